@@ -1,0 +1,1 @@
+"""Everything that knows Lightning: data module, training module, callbacks, command line."""

@@ -1,0 +1,1 @@
+"""Gradient estimators for discrete latent variables: the mathematics, without Lightning."""

@@ -1,0 +1,108 @@
+"""Baselines of the likelihood-ratio estimator: parts that each take away what they can predict of a signal.
+
+A part sees one layer's signal and what that layer was computed from, and answers with what remains. Parts are
+applied in order, each to the remainder of the one before; the estimator trains them by the squared remainder.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from releg.sbn import SigmoidBeliefNet
+
+
+class Baseline(nn.Module, ABC):
+    """One part. It may depend on the layer's input, never on the layer's own sample."""
+
+    @abstractmethod
+    def attach(self, model: SigmoidBeliefNet) -> None:
+        """Create one predictor per layer of the model."""
+
+    @abstractmethod
+    def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
+        """Signal (N,) minus this part's prediction from below (N, width); differentiable in its parameters."""
+
+
+class RunningAverage(Baseline):
+    """c <- decay * c + (1 - decay) * mean(signal), one c per layer; the value before the update is subtracted.
+
+    The running estimate of the expected loss of NVIL (Mnih & Gregor 2014, section 2.3). Using the old value keeps the
+    estimator unbiased.
+
+    Args:
+        decay: weight of the past.
+    """
+
+    average: Tensor
+
+    def __init__(self, decay: float = 0.8) -> None:
+        super().__init__()
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay is {decay}, expected a number in [0, 1); the default is 0.8")
+        self.decay = decay
+        self.register_buffer("average", torch.zeros(0))
+
+    def attach(self, model: SigmoidBeliefNet) -> None:
+        """One number per layer, zero at the start."""
+        self.average = torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
+
+    def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
+        """Signal minus the average of earlier batches; in training mode the average then takes this batch in."""
+        if layer >= len(self.average):
+            raise ValueError(
+                f"the baseline has no average for layer {layer}, expected {layer + 1} or more; "
+                "call estimator.attach(model) before the first use"
+            )
+        old = self.average[layer].clone()
+        if self.training:
+            self.average[layer].lerp_(signal.detach().mean(), 1 - self.decay)
+        return signal - old
+
+
+class InputDependent(Baseline):
+    """C(below): one net of `hidden` tanh units per layer, trained to predict the layer's signal (NVIL, section 2.3).
+
+    Args:
+        hidden: number of tanh units.
+    """
+
+    def __init__(self, hidden: int = 100) -> None:
+        super().__init__()
+        if hidden < 1:
+            raise ValueError(f"hidden is {hidden}, expected at least 1; the paper's baselines have 100")
+        self.hidden = hidden
+        self.nets = nn.ModuleList()
+        self.register_buffer("mean", torch.zeros(0))
+
+    mean: Tensor
+
+    def attach(self, model: SigmoidBeliefNet) -> None:
+        """One net per layer, on that layer's input; the shallowest sees x minus the training mean."""
+        self.mean = model.mean.detach().clone()
+        widths = [model.data_size, *model.layers[:-1]]
+        nets = (nn.Sequential(nn.Linear(width, self.hidden), nn.Tanh(), nn.Linear(self.hidden, 1)) for width in widths)
+        self.nets = nn.ModuleList(net.to(self.mean) for net in nets)
+        for module in self.nets.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+
+    def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
+        """Signal minus the net's prediction."""
+        if layer >= len(self.nets):
+            raise ValueError(
+                f"the baseline has no net for layer {layer}, expected {layer + 1} or more; "
+                "call estimator.attach(model) before the first use"
+            )
+        net = self.nets[layer]
+        assert isinstance(net, nn.Sequential)
+        assert isinstance(net[0], nn.Linear)
+        if below.shape[1] != net[0].in_features:
+            raise ValueError(
+                f"the baseline net of layer {layer} takes {net[0].in_features} inputs, expected {below.shape[1]}; "
+                "attach the estimator to this model with estimator.attach(model)"
+            )
+        return signal - net(below - self.mean if layer == 0 else below).squeeze(-1)

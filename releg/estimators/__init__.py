@@ -1,0 +1,1 @@
+"""One estimator per file; base.py is the contract."""

@@ -1,0 +1,82 @@
+"""The estimator contract. A new estimator is one file beside this one that subclasses `Estimator`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from releg.sbn import SigmoidBeliefNet
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an estimator answers for a batch of B images, simulated along N = B * samples paths (image by image)."""
+
+    elbo: Tensor  # (B,) detached, nats per image
+    surrogate: Tensor  # (B,) its gradient is the estimate of the gradient of -elbo for every parameter of both nets
+    logits: list[Tensor]  # (N, H) per layer, the inference net's outputs, in the graph
+    auxiliary_loss: Tensor | None = None  # (B,) what trains the estimator's own parameters
+    logit_grads: list[Tensor] | None = None  # (N, H) per layer, estimate of d elbo / d logits, where there is one
+
+
+class Estimator(nn.Module, ABC):
+    """Estimates the gradient of the elbo. Given model, x and noise the answer is deterministic."""
+
+    unbiased: bool = True  # whether the expected answer is the gradient of the elbo
+    samples: int = 1  # paths simulated per image
+
+    def attach(self, model: SigmoidBeliefNet) -> None:  # noqa: B027 - most estimators own nothing
+        """Create the parts whose sizes depend on the model. Called once, before training or loading."""
+
+    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """All randomness that one call consumes, (N, H) per layer."""
+        return model.draw_noise(x.repeat_interleave(self.samples, dim=0), generator)
+
+    def forward(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """Check the input, estimate, check the result."""
+        model.check_input(x)
+        check_noise_range(noise)
+        answer = self.estimate(model, x.repeat_interleave(self.samples, dim=0), noise)
+        check_finite(model, answer.elbo)
+        return answer
+
+    @abstractmethod
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """The algorithm itself, on checked input; x has one row per path, (N, data_size)."""
+
+
+def surrogate_of(log_p: Tensor, logits: list[Tensor], logit_grads: list[Tensor], samples: int) -> Tensor:
+    """-(log_p + sum(logit_grads * logits)), averaged over each image's paths: (B,).
+
+    Its gradient w.r.t. the generative net is that of -log p(x, z); w.r.t. the inference net it is
+    -logit_grads carried back through the logits.
+    """
+    inner = sum((g * a).sum(-1) for g, a in zip(logit_grads, logits, strict=True))  # (N,)
+    return -(log_p + inner).view(-1, samples).mean(1)
+
+
+def check_noise_range(noise: Sequence[Tensor]) -> None:
+    """Raise ValueError unless all noise lies in [0, 1): the inverse-CDF rule z = noise < mean needs it."""
+    for layer, values in enumerate(noise):
+        low, high = torch.aminmax(values)
+        if not bool((low >= 0) & (high < 1)):
+            raise ValueError(
+                f"noise[{layer}] ranges from {low.item():g} to {high.item():g}, expected uniform numbers in [0, 1); "
+                "draw it with estimator.draw_noise(model, x)"
+            )
+
+
+def check_finite(model: SigmoidBeliefNet, elbo: Tensor) -> None:
+    """Raise FloatingPointError, naming the guilty parameters, unless every elbo is finite."""
+    if bool(torch.isfinite(elbo).all()):
+        return
+    bad = [name for name, value in model.named_parameters() if not bool(torch.isfinite(value).all())]
+    cause = f"not finite: {', '.join(bad)}" if bad else "all parameters are finite, but some are too large"
+    raise FloatingPointError(
+        f"the elbo of {int((~torch.isfinite(elbo)).sum())} of {len(elbo)} images is not finite ({cause}); "
+        "expected finite numbers; start from the last good checkpoint with a lower learning rate"
+    )

@@ -1,0 +1,137 @@
+"""The oracle: expectations by enumeration, for models small enough to list.
+
+Two kinds of lists. All states of z give log p(x), the bounds and the gradient of the elbo. All cells of the noise give
+the expectation and variance of an estimator's answer: a unit's noise only matters through its comparison with the
+means the unit can have, so between two neighbouring means every noise value gives the same answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from releg.estimators.base import Estimator
+from releg.sbn import SigmoidBeliefNet
+
+MOST_ROWS = 2**18  # states, or noise cells, that are still listed
+
+
+def states(units: int) -> Tensor:
+    """All binary vectors of that length, (2**units, units)."""
+    _check_size(2**units, f"{units} binary units")
+    numbers = torch.arange(2**units)
+    return (numbers[:, None] >> torch.arange(units)) & 1
+
+
+def all_z(model: SigmoidBeliefNet) -> list[Tensor]:
+    """Every configuration of all layers, (S, H) per layer."""
+    joint = states(sum(model.layers)).to(model.mean)
+    return list(joint.split(model.layers, dim=1))
+
+
+def log_tables(model: SigmoidBeliefNet, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Log p(x, z) and log q(z | x) for every row of x and every z: two (B, S) tables, differentiable."""
+    z = all_z(model)
+    count = len(z[0])
+    rows = x.repeat_interleave(count, dim=0)
+    tiled = [layer.repeat(len(x), 1) for layer in z]
+    return model.log_p(rows, tiled).view(-1, count), model.log_q(rows, tiled).view(-1, count)
+
+
+def log_likelihood(model: SigmoidBeliefNet, x: Tensor) -> Tensor:
+    """Log p(x), (B,)."""
+    log_p, _ = log_tables(model, x)
+    return log_p.logsumexp(1)
+
+
+def elbo(model: SigmoidBeliefNet, x: Tensor) -> Tensor:
+    """E_q[log p(x, z) - log q(z | x)], (B,), differentiable in every parameter of both nets."""
+    log_p, log_q = log_tables(model, x)
+    return (log_q.exp() * (log_p - log_q)).sum(1)
+
+
+def multi_sample(model: SigmoidBeliefNet, x: Tensor, samples: int) -> Tensor:
+    """E[log mean_k p(x, z_k) / q(z_k | x)] over independent z_1 ... z_samples, (B,), by listing all tuples."""
+    log_p, log_q = log_tables(model, x)
+    count = log_p.shape[1]
+    _check_size(count**samples, f"{samples} samples of {count} states")
+    tuples = torch.cartesian_prod(*[torch.arange(count)] * samples).view(-1, samples)  # (S**K, K)
+    weights = (log_p - log_q)[:, tuples]  # (B, S**K, K)
+    bound = weights.logsumexp(-1) - math.log(samples)
+    return (log_q[:, tuples].sum(-1).exp() * bound).sum(1)
+
+
+def elbo_gradient(model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
+    """Gradient of the elbo summed over the rows of x, for every parameter by name."""
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(elbo(model, x).sum(), parameters)
+    return dict(zip(names, gradients, strict=True))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Expectation and variance, elementwise."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+def noise_cells(model: SigmoidBeliefNet, x: Tensor) -> tuple[list[Tensor], Tensor]:
+    """One noise value from every cell, (C, H) per layer, and the cells' probabilities (C,), for one image x (1, D)."""
+    values: list[Tensor] = []
+    widths: list[Tensor] = []
+    for layer, size in enumerate(model.layers):
+        inputs = x if layer == 0 else states(model.layers[layer - 1]).to(model.mean)
+        means = torch.sigmoid(model.inference_logits(layer, inputs)).detach()  # (inputs, size)
+        for unit in range(size):
+            edges = torch.cat([means.new_zeros(1), means[:, unit].unique(), means.new_ones(1)]).unique()
+            values.append((edges[1:] + edges[:-1]) / 2)
+            widths.append(edges[1:] - edges[:-1])
+    _check_size(math.prod(len(cells) for cells in values), "noise cells")
+    noise = torch.cartesian_prod(*values).view(-1, len(values))
+    probability = torch.cartesian_prod(*widths).view(-1, len(values)).prod(1)
+    return list(noise.split(model.layers, dim=1)), probability
+
+
+def gradient_moments(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Moments]:
+    """Exact moments of the estimate of d elbo / d parameter for one image x (1, D), by name.
+
+    For estimators with one path per image whose answer depends on the noise through comparisons with means only, such
+    as the likelihood ratio and common random numbers, but not those that use the noise's value (ARM, relaxations).
+    The estimator keeps its state: it is called in evaluation mode.
+    """
+    noise, probability = noise_cells(model, x)
+    gradients = row_gradients(estimator, model, x.expand(len(probability), -1), noise)
+    return {name: _moments(gradient, probability) for name, gradient in gradients.items()}
+
+
+def row_gradients(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int = 256
+) -> dict[str, Tensor]:
+    """The estimate of d elbo / d parameter from each image alone, (B, *shape) by parameter name."""
+    was_training = estimator.training
+    estimator.eval()
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    parts: list[tuple[Tensor, ...]] = []
+    for start in range(0, len(x), block):
+        rows = slice(start, start + block)
+        paths = slice(start * estimator.samples, (start + block) * estimator.samples)
+        surrogate = estimator(model, x[rows], [layer[paths] for layer in noise]).surrogate
+        pick_one = torch.eye(len(surrogate), dtype=surrogate.dtype, device=surrogate.device)
+        parts.append(torch.autograd.grad(-surrogate, parameters, pick_one, is_grads_batched=True))
+    estimator.train(was_training)
+    return {name: torch.cat(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}
+
+
+def _moments(values: Tensor, probability: Tensor) -> Moments:
+    weight = probability.view(-1, *[1] * (values.dim() - 1))
+    mean = (weight * values).sum(0)
+    return Moments(mean, (weight * (values - mean).square()).sum(0))
+
+
+def _check_size(rows: int, what: str) -> None:
+    if rows > MOST_ROWS:
+        raise ValueError(f"{what} make {rows} rows to list, expected at most {MOST_ROWS}; use a smaller model")

@@ -1,0 +1,59 @@
+"""The readable reference: Algorithm 1 for a sigmoid belief net, every flip simulated whole, as the paper does it.
+
+No identity, no reuse, no skipping: this is what the other engines must equal. It costs M full simulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli
+from releg.sbn import Path, SigmoidBeliefNet
+
+ROWS_AT_ONCE = 10_000  # (image, unit) pairs simulated together
+
+
+@torch.no_grad()
+def flip_differences(
+    model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+) -> list[Tensor]:
+    """f1 - f0 of every unit, (N, H) per layer: f simulated with the unit clamped to 1, less clamped to 0.
+
+    `generative_logits` are not needed here; they are part of the signature that all engines share.
+    """
+    differences = []
+    for layer, size in enumerate(model.layers):
+        pairs = torch.cartesian_prod(torch.arange(len(path.x)), torch.arange(size)).to(path.x.device)
+        parts = [
+            _clamped_f(model, path, layer, chunk, 1.0, entropy) - _clamped_f(model, path, layer, chunk, 0.0, entropy)
+            for chunk in pairs.split(ROWS_AT_ONCE)
+        ]
+        differences.append(torch.cat(parts).view(-1, size))
+    return differences
+
+
+def _clamped_f(
+    model: SigmoidBeliefNet, path: Path, layer: int, pairs: Tensor, value: float, entropy: bool
+) -> Tensor:
+    """F of every (row, unit) pair with that unit of `layer` set to value and all deeper layers simulated anew."""
+    rows, units = pairs.T
+    x = path.x[rows]
+    z = [earlier[rows] for earlier in path.z[: layer + 1]]
+    z[layer][torch.arange(len(rows), device=x.device), units] = value
+    for deeper in range(layer + 1, len(model.layers)):
+        logits = model.inference_logits(deeper, z[-1])
+        z.append(bernoulli.sample(logits, path.noise[deeper][rows]))
+    return model.log_p(x, z) - _log_q(model, x, z, layer, entropy)
+
+
+def _log_q(model: SigmoidBeliefNet, x: Tensor, z: list[Tensor], layer: int, entropy: bool) -> Tensor:
+    """Log q(z | x); with entropy, the terms of layers deeper than `layer` are replaced by their expectations."""
+    total = torch.zeros_like(x[:, 0])
+    for index, below in enumerate([x, *z[:-1]]):
+        logits = model.inference_logits(index, below)
+        expected = entropy and index > layer
+        total += (-bernoulli.entropy(logits) if expected else bernoulli.log_prob(logits, z[index])).sum(-1)
+    return total

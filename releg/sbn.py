@@ -1,0 +1,159 @@
+"""The sigmoid belief network of the paper's experiments and its reverse-directional inference network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from releg import bernoulli
+
+
+@dataclass(frozen=True)
+class Path:
+    """One simulation of the inference net: N rows, layers shallow first."""
+
+    x: Tensor  # (N, data_size)
+    noise: list[Tensor]  # (N, H) per layer, uniform
+    logits: list[Tensor]  # (N, H) per layer, of q(z[l] | z[l-1]); part of the autograd graph
+    z: list[Tensor]  # (N, H) per layer, binary
+
+    def log_q_terms(self) -> list[Tensor]:
+        """Log q(z[0] | x), log q(z[1] | z[0]), ..., each (N,), from the logits at hand."""
+        return [bernoulli.log_prob(a, z).sum(-1) for a, z in zip(self.logits, self.z, strict=True)]
+
+    def layer_inputs(self) -> list[Tensor]:
+        """What each inference layer was computed from: x, then every layer of z but the deepest."""
+        return [self.x, *self.z[:-1]]
+
+
+class SigmoidBeliefNet(nn.Module):
+    """A pair of nets over x and binary layers z[0] (next to x) ... z[-1] (deepest).
+
+    Generative: p(z[-1]) p(z[-2] | z[-1]) ... p(x | z[0]), the deepest layer's logits being parameters themselves.
+    Inference: q(z[0] | x) q(z[1] | z[0]) ..., from shallow to deep. Every conditional is one sigmoid layer.
+
+    Args:
+        data_size: number of binary variables in x.
+        layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
+        mean: (data_size,) what is subtracted from x before it enters the inference net; zeros if not given.
+    """
+
+    mean: Tensor
+
+    def __init__(self, data_size: int, layers: Sequence[int], mean: Tensor | None = None) -> None:
+        super().__init__()
+        _check_sizes(data_size, layers, mean)
+        self.data_size = data_size
+        self.layers = list(layers)
+        widths = [data_size, *layers]
+        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        self.inference = nn.ModuleList(nn.Linear(below, above) for below, above in pairs)
+        self.generative = nn.ModuleList(nn.Linear(above, below) for below, above in pairs)
+        self.prior_logits = nn.Parameter(torch.zeros(layers[-1]))
+        mean = torch.zeros(data_size) if mean is None else mean
+        self.register_buffer("mean", mean.detach().to(self.prior_logits.dtype, copy=True))
+        self.reset_parameters()
+
+    def __str__(self) -> str:
+        return f"SBN({self.architecture})"
+
+    @property
+    def architecture(self) -> str:
+        """Layer sizes as the paper writes them, deepest first: 32-64-128-256."""
+        return "-".join(str(size) for size in reversed(self.layers))
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Glorot-uniform weights, zero biases, zero prior logits."""
+        for linear in self.linears():
+            nn.init.xavier_uniform_(linear.weight, generator=generator)
+            nn.init.zeros_(linear.bias)
+        nn.init.zeros_(self.prior_logits)
+
+    def linears(self) -> Iterator[nn.Linear]:
+        """All linear maps: the inference net's, then the generative net's, each shallow first."""
+        for module in (*self.inference, *self.generative):
+            assert isinstance(module, nn.Linear)
+            yield module
+
+    def draw_noise(self, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Uniform noise for one path per row of x, one (N, H) array per layer."""
+        return [
+            torch.rand(len(x), size, generator=generator, dtype=self.mean.dtype, device=x.device)
+            for size in self.layers
+        ]
+
+    def infer(self, x: Tensor, noise: Sequence[Tensor]) -> Path:
+        """Sample z from the inference net with the given noise."""
+        self.check_noise(x, noise)
+        z: list[Tensor] = []
+        logits: list[Tensor] = []
+        for layer, layer_noise in enumerate(noise):
+            logits.append(self.inference_logits(layer, z[-1] if z else x))
+            z.append(bernoulli.sample(logits[-1].detach(), layer_noise))
+        return Path(x, list(noise), logits, z)
+
+    def inference_logits(self, layer: int, below: Tensor) -> Tensor:
+        """Logits of q(z[layer] | below), below being x for layer 0 and z[layer - 1] above."""
+        return self.inference[layer](below - self.mean if layer == 0 else below)
+
+    def generative_logits(self, z: Sequence[Tensor]) -> list[Tensor]:
+        """Logits of p(x | z[0]), p(z[0] | z[1]), ..., p(z[-1]): one more than there are layers."""
+        conditional = [linear(above) for linear, above in zip(self.generative, z, strict=True)]
+        return [*conditional, self.prior_logits.expand_as(z[-1])]
+
+    def log_p_terms(self, x: Tensor, z: Sequence[Tensor]) -> list[Tensor]:
+        """Log p(x | z[0]), log p(z[0] | z[1]), ..., log p(z[-1]), each (N,)."""
+        scored = zip(self.generative_logits(z), [x, *z], strict=True)
+        return [bernoulli.log_prob(logits, value).sum(-1) for logits, value in scored]
+
+    def log_p(self, x: Tensor, z: Sequence[Tensor]) -> Tensor:
+        """Log p(x, z), (N,)."""
+        return bernoulli.total_log_prob(self.generative_logits(z), [x, *z])
+
+    def log_q(self, x: Tensor, z: Sequence[Tensor]) -> Tensor:
+        """Log q(z | x), (N,), for any z, drawn here or not."""
+        below = [x, *z[:-1]]
+        logits = [self.inference_logits(layer, value) for layer, value in enumerate(below)]
+        return bernoulli.total_log_prob(logits, z)
+
+    @torch.no_grad()
+    def generate(self, noise: Sequence[Tensor], x_noise: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Ancestral sampling of (x, z) from noise (N, H) per layer and x_noise (N, data_size)."""
+        z = [bernoulli.sample(self.prior_logits.expand_as(noise[-1]), noise[-1])]
+        for layer in range(len(self.layers) - 1, 0, -1):
+            z.insert(0, bernoulli.sample(self.generative[layer](z[0]), noise[layer - 1]))
+        return bernoulli.sample(self.generative[0](z[0]), x_noise), z
+
+    def check_input(self, x: Tensor) -> None:
+        """Raise ValueError unless x is (N, data_size) and binary."""
+        if x.dim() != 2 or x.shape[1] != self.data_size:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}, expected (N, {self.data_size}); flatten each image to one row"
+            )
+        if x.dtype != self.mean.dtype:
+            raise ValueError(f"x is {x.dtype}, expected {self.mean.dtype} like the model; convert it with x.to(...)")
+        if not bool(((x == 0) | (x == 1)).all()):
+            raise ValueError("x has values other than 0 and 1, expected binary data; binarise the images first")
+
+    def check_noise(self, x: Tensor, noise: Sequence[Tensor]) -> None:
+        """Raise ValueError unless noise has one (N, H) array per layer for the N rows of x."""
+        hint = "draw it with model.draw_noise(x)"
+        if len(noise) != len(self.layers):
+            raise ValueError(f"noise has {len(noise)} layers, expected {len(self.layers)}; {hint}")
+        for layer, (layer_noise, size) in enumerate(zip(noise, self.layers, strict=True)):
+            if layer_noise.shape != (len(x), size):
+                raise ValueError(
+                    f"noise[{layer}] has shape {tuple(layer_noise.shape)}, expected {(len(x), size)}; {hint}"
+                )
+
+
+def _check_sizes(data_size: int, layers: Sequence[int], mean: Tensor | None) -> None:
+    if data_size < 1:
+        raise ValueError(f"data_size is {data_size}, expected at least 1; for MNIST it is 784")
+    if not layers or any(size < 1 for size in layers):
+        raise ValueError(f"layers is {list(layers)}, expected one or more positive sizes, shallow first: [200, 200]")
+    if mean is not None and mean.shape != (data_size,):
+        raise ValueError(f"mean has shape {tuple(mean.shape)}, expected ({data_size},); give the mean of the rows of x")

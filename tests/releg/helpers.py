@@ -1,0 +1,29 @@
+"""Random models and data for the tests."""
+
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from releg.sbn import SigmoidBeliefNet
+
+
+def random_model(
+    data_size: int, layers: list[int], scale: float = 1.0, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> SigmoidBeliefNet:
+    """A model whose every parameter, biases and prior included, is normal with the given scale."""
+    generator = torch.Generator().manual_seed(seed)
+    model = SigmoidBeliefNet(data_size, layers, torch.rand(data_size, generator=generator)).to(dtype)
+    for parameter in model.parameters():
+        parameter.data = scale * torch.randn(parameter.shape, generator=generator, dtype=dtype)
+    return model
+
+
+def random_x(rows: int, data_size: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.rand(rows, data_size, generator=generator) < 0.5).to(dtype)
+
+
+def largest_z(numbers: int, false_alarm: float = 1e-3) -> float:
+    """The |z-score| that none of that many standard normal numbers exceeds, but for the given chance (Bonferroni)."""
+    return NormalDist().inv_cdf(1 - false_alarm / (2 * numbers))

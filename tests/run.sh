@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# bash tests/run.sh                  set up, lint, check types and scripts, run the whole suite
+# bash tests/run.sh ARGUMENTS        set up, run pytest with these arguments, from the project's root
+set -euo pipefail
+
+root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+python=$("${RELEG_PYTHON:-python3}" "$root/tests/environment.py")
+cd -- "$root"
+# Where clones share an environment, its editable installation is that of only one of them: test this one.
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+
+if [ "$#" -eq 0 ]; then
+    "$python" -m ruff check
+    "$python" -m ruff format --check
+    "$python" -m mypy
+    shopt -s nullglob
+    "$(dirname -- "$python")/shellcheck" .ci/run ./*.sh tests/*.sh
+fi
+exec "$python" -m pytest "$@"
