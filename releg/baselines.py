@@ -18,8 +18,8 @@ class Baseline(nn.Module, ABC):
     """One part. It may depend on the layer's input, never on the layer's own sample."""
 
     @abstractmethod
-    def attach(self, model: SigmoidBeliefNet) -> None:
-        """Create one predictor per layer of the model."""
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
+        """Create one predictor per layer of the model, its weights drawn from the generator."""
 
     @abstractmethod
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class RunningAverage(Baseline):
         self.decay = decay
         self.register_buffer("average", torch.zeros(0))
 
-    def attach(self, model: SigmoidBeliefNet) -> None:
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """One number per layer, zero at the start."""
         self.average = torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
 
@@ -75,19 +75,15 @@ class InputDependent(Baseline):
             raise ValueError(f"hidden is {hidden}, expected at least 1; the paper's baselines have 100")
         self.hidden = hidden
         self.nets = nn.ModuleList()
-        self.register_buffer("mean", torch.zeros(0))
 
-    mean: Tensor
-
-    def attach(self, model: SigmoidBeliefNet) -> None:
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """One net per layer, on that layer's input; the shallowest sees x minus the training mean."""
-        self.mean = model.mean.detach().clone()
         widths = [model.data_size, *model.layers[:-1]]
         nets = (nn.Sequential(nn.Linear(width, self.hidden), nn.Tanh(), nn.Linear(self.hidden, 1)) for width in widths)
-        self.nets = nn.ModuleList(net.to(self.mean) for net in nets)
+        self.nets = nn.ModuleList(net.to(model.mean) for net in nets)
         for module in self.nets.modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                nn.init.xavier_uniform_(module.weight, generator=generator)
                 nn.init.zeros_(module.bias)
 
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
@@ -105,4 +101,4 @@ class InputDependent(Baseline):
                 f"the baseline net of layer {layer} takes {net[0].in_features} inputs, expected {below.shape[1]}; "
                 "attach the estimator to this model with estimator.attach(model)"
             )
-        return signal - net(below - self.mean if layer == 0 else below).squeeze(-1)
+        return signal - net(below).squeeze(-1)

@@ -16,6 +16,7 @@ class Path:
     """One simulation of the inference net: N rows, layers shallow first."""
 
     x: Tensor  # (N, data_size)
+    centred: Tensor  # (N, data_size) x minus the training mean, what the inference net and the baselines see
     noise: list[Tensor]  # (N, H) per layer, uniform
     logits: list[Tensor]  # (N, H) per layer, of q(z[l] | z[l-1]); part of the autograd graph
     z: list[Tensor]  # (N, H) per layer, binary
@@ -24,9 +25,13 @@ class Path:
         """Log q(z[0] | x), log q(z[1] | z[0]), ..., each (N,), from the logits at hand."""
         return [bernoulli.log_prob(a, z).sum(-1) for a, z in zip(self.logits, self.z, strict=True)]
 
-    def layer_inputs(self) -> list[Tensor]:
-        """What each inference layer was computed from: x, then every layer of z but the deepest."""
+    def parents(self) -> list[Tensor]:
+        """What each layer of z was sampled from: x, then every layer of z but the deepest."""
         return [self.x, *self.z[:-1]]
+
+    def layer_inputs(self) -> list[Tensor]:
+        """The same as the nets see it: x is centred."""
+        return [self.centred, *self.z[:-1]]
 
 
 class SigmoidBeliefNet(nn.Module):
@@ -88,12 +93,13 @@ class SigmoidBeliefNet(nn.Module):
     def infer(self, x: Tensor, noise: Sequence[Tensor]) -> Path:
         """Sample z from the inference net with the given noise."""
         self.check_noise(x, noise)
+        centred = x - self.mean
         z: list[Tensor] = []
         logits: list[Tensor] = []
-        for layer, layer_noise in enumerate(noise):
-            logits.append(self.inference_logits(layer, z[-1] if z else x))
+        for linear, layer_noise in zip(self.inference, noise, strict=True):
+            logits.append(linear(z[-1] if z else centred))
             z.append(bernoulli.sample(logits[-1].detach(), layer_noise))
-        return Path(x, list(noise), logits, z)
+        return Path(x, centred, list(noise), logits, z)
 
     def inference_logits(self, layer: int, below: Tensor) -> Tensor:
         """Logits of q(z[layer] | below), below being x for layer 0 and z[layer - 1] above."""

@@ -42,10 +42,10 @@ class LikelihoodRatio(Estimator):
         self.unbiased = not variance_normalization
         self.register_buffer("signal_variance", torch.zeros(0))
 
-    def attach(self, model: SigmoidBeliefNet) -> None:
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """Give every baseline its nets and averages."""
         for baseline in self._parts():
-            baseline.attach(model)
+            baseline.attach(model, generator)
         self.signal_variance = torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:

@@ -1,6 +1,7 @@
 """Every estimator against the enumerated gradient of every parameter of both nets."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -114,7 +115,7 @@ def descendants_not_simulated(
 ) -> list[Tensor]:
     """A wrong engine: the deeper layers keep their values when a unit above them is flipped."""
     frozen = [torch.where(z == 1, 0.0, 1 - 1e-16) for z in path.z]  # noise that makes every unit stay as it is
-    return flip_differences(model, Path(path.x, frozen, path.logits, path.z), generative_logits, entropy)
+    return flip_differences(model, replace(path, noise=frozen), generative_logits, entropy)
 
 
 @pytest.mark.parametrize("engine", [prior_at_the_mean, without_own_log_q, descendants_not_simulated])

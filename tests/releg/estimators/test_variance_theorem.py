@@ -23,7 +23,7 @@ class Constant(Baseline):
         super().__init__()
         self.value = value
 
-    def attach(self, model: SigmoidBeliefNet) -> None:
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         pass
 
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
