@@ -68,7 +68,7 @@ def read_pixels(data_dir: Path) -> npt.NDArray[np.uint8]:
     return np.concatenate(files).reshape(-1, PIXELS)
 
 
-def fixed_bits(pixels: npt.NDArray[np.uint8], chunk: int = 1000) -> npt.NDArray[np.uint8]:
+def fixed_bits(pixels: npt.NDArray[np.uint8], chunk: int = 200) -> npt.NDArray[np.uint8]:
     """Every pixel on with its intensity as probability, drawn once and for ever; same shape as `pixels`, 0 or 1.
 
     One stream, one uniform number per pixel, `u < pixel / 255`. numpy promises that RandomState's stream never changes.

@@ -1,0 +1,166 @@
+"""The LightningModule: a pair of sigmoid belief nets, an injected estimator and RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from releg import bounds
+from releg.estimators.base import Estimator
+from releg.sbn import SigmoidBeliefNet
+from releg.seeds import seed_for
+
+DATA_SIZE = 784
+
+
+class SBNModule(pl.LightningModule):
+    """Trains a sigmoid belief net and its inference net on binary images with any estimator.
+
+    All randomness is a function of the seed and the step, so a run that goes on after an interruption draws what it
+    would have drawn without.
+
+    Args:
+        layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
+        estimator: estimates the gradient of the elbo.
+        learning_rate: of RMSprop.
+        smoothing: of RMSprop's running mean of squared gradients.
+        epsilon: added to the root of that mean.
+        weight_decay: coefficient on all weight matrices, not on biases and prior logits.
+        loss: whether the loss of a step is the sum or the mean over the mini-batch.
+        val_samples: draws of z per image for val/elbo.
+        test_samples: draws of z per image for test/elbo and the multi-sample bound.
+        seed: of the initial weights and of the noise.
+    """
+
+    def __init__(
+        self,
+        layers: list[int],
+        estimator: Estimator,
+        learning_rate: float = 0.001,
+        smoothing: float = 0.99,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.001,
+        loss: Literal["sum", "mean"] = "sum",
+        val_samples: int = 1,
+        test_samples: int = 10,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _check_settings(learning_rate, smoothing, epsilon, weight_decay, val_samples, test_samples)
+        self.learning_rate = learning_rate
+        self.smoothing = smoothing
+        self.epsilon = epsilon
+        self.weight_decay = weight_decay
+        self.loss = loss
+        self.val_samples = val_samples
+        self.test_samples = test_samples
+        self.seed = seed
+        generator = torch.Generator().manual_seed(seed_for(seed, "weights"))
+        self.model = SigmoidBeliefNet(DATA_SIZE, layers)
+        self.model.reset_parameters(generator)
+        self.estimator = estimator
+        self.estimator.attach(self.model, generator)
+        self.elbo = MeanMetric()
+        self.bound = MeanMetric()
+
+    def setup(self, stage: str) -> None:
+        """Centre the inputs on the training mean. A checkpoint, loaded after this, brings its own."""
+        if isinstance(data := getattr(self.trainer, "datamodule", None), BinarizedMNIST):
+            self.model.mean.copy_(data.mean)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """RMSprop; weight decay acts on weight matrices only."""
+        weights = {id(linear.weight) for linear in self.modules() if isinstance(linear, nn.Linear)}
+        parameters = list(self.parameters())
+        groups = [
+            {"params": [p for p in parameters if id(p) in weights], "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if id(p) not in weights], "weight_decay": 0.0},
+        ]
+        return torch.optim.RMSprop(groups, lr=self.learning_rate, alpha=self.smoothing, eps=self.epsilon)
+
+    def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
+        """The loss whose gradient is the estimate."""
+        generator = self.generator("noise", self.global_step)
+        answer = self.estimator(self.model, x, self.estimator.draw_noise(self.model, x, generator))
+        per_image = answer.surrogate if answer.auxiliary_loss is None else answer.surrogate + answer.auxiliary_loss
+        loss = per_image.sum() if self.loss == "sum" else per_image.mean()
+        if not bool(torch.isfinite(loss)):
+            raise FloatingPointError(
+                f"the loss of step {self.global_step} is {loss.item()}, expected a finite number; "
+                "continue from the last good checkpoint with a lower learning rate"
+            )
+        self.train_elbo = answer.elbo.mean()
+        if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:
+            # Lightning's log every step costs a noticeable part of a step this short
+            self.log("train/elbo", self.train_elbo)
+        return loss
+
+    def validation_step(self, x: Tensor, batch_idx: int) -> None:
+        """Accumulate val/elbo."""
+        generator = self.generator("val", self.global_step, batch_idx)
+        self.elbo.update(bounds.elbo(bounds.log_weights(self.model, x, self.val_samples, generator)))
+
+    def on_validation_epoch_end(self) -> None:
+        """Report val/elbo."""
+        self.log("val/elbo", self.elbo.compute())
+        self.elbo.reset()
+
+    def test_step(self, x: Tensor, batch_idx: int) -> None:
+        """Accumulate test/elbo and the multi-sample bound from the same draws."""
+        weights = bounds.log_weights(self.model, x, self.test_samples, self.generator("test", batch_idx))
+        self.elbo.update(bounds.elbo(weights))
+        self.bound.update(bounds.multi_sample(weights))
+
+    def on_test_epoch_end(self) -> None:
+        """Report both bounds."""
+        self.log_dict({"test/elbo": self.elbo.compute(), "test/multi_sample_bound": self.bound.compute()})
+        self.elbo.reset()
+        self.bound.reset()
+
+    def generator(self, *position: int | str) -> torch.Generator:
+        """Random numbers for one position of the run, different on every rank."""
+        seed = seed_for(self.seed, *position, self.global_rank)
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree with to be continued."""
+        data = getattr(self.trainer, "datamodule", None)
+        return {
+            "architecture": self.model.architecture,
+            "estimator": type(self.estimator).__name__,
+            "data": data.checksum if isinstance(data, BinarizedMNIST) else "",
+        }
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Say what the checkpoint belongs to."""
+        checkpoint["identity"] = self.identity()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another model, estimator or data set."""
+        for key, here in self.identity().items():
+            there = checkpoint.get("identity", {}).get(key)
+            if there != here:
+                raise ValueError(
+                    f"the checkpoint's {key} is {there}, expected {here}; use the config.yaml of the checkpoint's run"
+                )
+
+
+def _check_settings(
+    learning_rate: float, smoothing: float, epsilon: float, weight_decay: float, val_samples: int, test_samples: int
+) -> None:
+    checks = [
+        ("learning_rate", learning_rate, learning_rate > 0, "a positive number", "0.001"),
+        ("smoothing", smoothing, 0 <= smoothing < 1, "a number in [0, 1)", "0.99"),
+        ("epsilon", epsilon, epsilon > 0, "a positive number", "1e-8"),
+        ("weight_decay", weight_decay, weight_decay >= 0, "zero or a positive number", "0.001"),
+        ("val_samples", val_samples, val_samples >= 1, "at least 1", "1"),
+        ("test_samples", test_samples, test_samples >= 1, "at least 1", "10"),
+    ]
+    for name, value, fine, expected, usual in checks:
+        if not fine:
+            raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")
