@@ -79,6 +79,12 @@ class BatchLoader:
     world_size: int = 1
     batches_trained: Callable[[], int] | None = None
 
+    def __post_init__(self) -> None:  # noqa: D105
+        if self.batch_size < 1:
+            raise ValueError(
+                f"batch_size is {self.batch_size}, expected 1 or more; choose how many images to serve at once"
+            )
+
     def _batch(self, rows: Rows, split: Split, *position: int) -> Tensor:
         """This rank's part (B, 784) float32 of the global batch made of `rows`.
 
@@ -104,6 +110,7 @@ class TrainLoader(BatchLoader):
     position: int = 0
 
     def __post_init__(self) -> None:  # noqa: D105
+        super().__post_init__()
         self._order: tuple[int, Rows] | None = None  # epoch and its permutation
         if len(self) == 0:
             raise ValueError(
@@ -151,6 +158,7 @@ class EvalLoader(BatchLoader):
     split: Split
 
     def __post_init__(self) -> None:  # noqa: D105
+        super().__post_init__()
         self._last_pass = (-1, 0)  # batches trained at its time; passes before it at that time
         self._order = np.arange(len(self.images))
 
@@ -177,7 +185,7 @@ class BinarizedMNIST(pl.LightningDataModule):
         binarization: "fixed" draws each pixel once, the same for everyone; "dynamic" draws it again at every access;
             "larochelle" reads the .amat files in `data_dir`/larochelle.
         batch_size: training images per step and device.
-        eval_batch_size: validation and test images per batch and device; a matter of speed and memory only.
+        eval_batch_size: validation and test images per batch and device.
         seed: of the order of the training images and of the dynamic bits. The fixed bits do not depend on it.
     """
 
@@ -192,12 +200,15 @@ class BinarizedMNIST(pl.LightningDataModule):
         super().__init__()
         if binarization not in get_args(Binarization):
             choices = ", ".join(get_args(Binarization))
-            raise ValueError(f"binarization is {binarization!r}, expected one of {choices}; set it to one of them")
-        for name, value, most in (("batch_size", batch_size, 50_000), ("eval_batch_size", eval_batch_size, 10_000)):
-            if type(value) is not int or not 1 <= value <= most:
-                raise ValueError(f"{name} is {value!r}, expected a whole number from 1 to {most:,}; set it to one")
+            raise ValueError(f"binarization is {binarization!r}, expected one of {choices}; leave it out for fixed")
+        sizes = (("batch_size", batch_size, 50_000, 100), ("eval_batch_size", eval_batch_size, 10_000, 500))
+        for name, size, most, default in sizes:
+            if type(size) is not int or not 1 <= size <= most:
+                raise ValueError(
+                    f"{name} is {size!r}, expected a whole number from 1 to {most:,}; leave it out for {default}"
+                )
         if type(seed) is not int:
-            raise ValueError(f"seed is {seed!r}, expected a whole number; set it to one")
+            raise ValueError(f"seed is {seed!r}, expected a whole number; leave it out for 0")
         self.data_dir = REPOSITORY_DATA if data_dir is None else Path(data_dir).expanduser()
         self.binarization = binarization
         self.batch_size = batch_size

@@ -12,13 +12,14 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
-from pytorch_lightning.utilities.rank_zero import rank_zero_info
 from torch import Tensor
+
+from lightning_modules.console import say
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 
 
-class DamagedCheckpoint(ValueError):
+class DamagedCheckpointError(ValueError):
     """A file that is not a whole checkpoint of ours."""
 
 
@@ -47,22 +48,22 @@ class SafeCheckpointIO(TorchCheckpointIO):
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; raise DamagedCheckpoint, with a sentence, unless it is whole and free of code."""
+    """Read a checkpoint; raise DamagedCheckpointError, with a sentence, unless it is whole and free of code."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint {path}, expected a file; give the path of a best.ckpt")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise DamagedCheckpoint(
+        raise DamagedCheckpointError(
             f"{path} holds something other than tensors and plain values, or is damaged; expected a checkpoint that "
             "loads without running code, so it was not loaded; use one written by this program"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
-        raise DamagedCheckpoint(_damaged(path, "the file cannot be read")) from error
+        raise DamagedCheckpointError(_damaged(path, "the file cannot be read")) from error
     if not isinstance(checkpoint, dict) or "digest" not in checkpoint:
-        raise DamagedCheckpoint(_damaged(path, "it carries no digest"))
+        raise DamagedCheckpointError(_damaged(path, "it carries no digest"))
     if checkpoint.pop("digest") != digest(checkpoint):
-        raise DamagedCheckpoint(_damaged(path, "its content does not fit its digest"))
+        raise DamagedCheckpointError(_damaged(path, "its content does not fit its digest"))
     return checkpoint
 
 
@@ -103,8 +104,8 @@ def newest_whole(folder: Path) -> Path | None:
             continue
         try:
             load_checkpoint(path)
-        except DamagedCheckpoint as error:
-            rank_zero_info(f"{error}; it is passed over")
+        except DamagedCheckpointError as error:
+            say(f"{error}; it is passed over")
             continue
         return path
     return None

@@ -1,0 +1,242 @@
+"""The releg command: fit, validate and test through LightningCLI, and the project's own commands beside them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import yaml
+from jsonargparse import ArgumentError
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from lightning_modules import run_folder
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, newest_whole
+from lightning_modules.console import say
+from lightning_modules.images import ImageGrids
+from lightning_modules.metrics_csv import MetricsCSV
+from lightning_modules.progress import StepProgress, TrainingClock
+from lightning_modules.sbn_module import SBNModule
+
+CONFIGS = Path(__file__).parent / "configs"
+OWN_COMMANDS = {
+    "variance": "variance of the gradient per layer at a checkpoint, for any list of estimators",
+}
+USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the options
+
+  fit        train; the same command again continues an interrupted run
+  validate   bound of a checkpoint on the validation images
+  test       bounds of a checkpoint on the test images
+"""
+# Mistakes of the user, told in one sentence. Anything else is a mistake of ours and shows its traceback.
+USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError)
+
+
+class RelegCLI(LightningCLI):
+    """Layered configs; runs in folders of their own; continued where they stopped."""
+
+    model: SBNModule
+    datamodule: BinarizedMNIST
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Without predict, which has no meaning here."""
+        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """One seed for everything, and where results go."""
+        parser.add_argument("--results_dir", type=str, default="results", help="Folder that holds runs/.")
+        parser.link_arguments("seed_everything", "model.seed")
+        parser.link_arguments("seed_everything", "data.seed")
+
+    def _parse_ckpt_path(self) -> None:
+        """Settings come from configs only, never from within a checkpoint."""
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """Give the run its folder, loggers and callbacks."""
+        config = self._plain_config()
+        folder = run_folder.find_run_folder(Path(self._get(self.config, "results_dir")), config)
+        fitting = self.subcommand == "fit" and not config["trainer"]["fast_dev_run"]
+        settings: dict[str, Any] = {
+            "default_root_dir": str(folder),
+            "plugins": [SafeCheckpointIO()],
+            "logger": [],
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "enable_checkpointing": False,
+            "num_sanity_val_steps": 0,
+        }
+        if fitting:
+            folder.mkdir(parents=True, exist_ok=True)
+            settings["logger"] = [MetricsCSV(folder), TensorBoardLogger(folder, name="", version="")]
+            settings["val_check_interval"] = _at_most(config["trainer"]["val_check_interval"], config["trainer"])
+        trainer = super().instantiate_trainer(**settings, **kwargs)
+        if self.subcommand == "fit":
+            trainer.callbacks.extend([TrainingClock(), StepProgress(), ImageGrids(), RunCheckpoint()])
+        return trainer
+
+    def _plain_config(self) -> dict[str, Any]:
+        parser = self._parser(self.subcommand)
+        return yaml.safe_load(parser.dump(self.config[str(self.subcommand)], skip_link_targets=False))
+
+    def fit(self, model: SBNModule, **kwargs: Any) -> None:
+        """Train, from the newest whole checkpoint of the same run if there is one; then test the best model."""
+        trainer, folder = self.trainer, Path(self.trainer.default_root_dir)
+        if trainer.fast_dev_run:
+            trainer.fit(model, **kwargs)
+            return
+        if (folder / run_folder.RESULT).is_file() and kwargs.get("ckpt_path") is None:
+            say(f"{folder} is finished already; nothing to do. {_read_bound(folder)}")
+            return
+        self._open(folder)
+        kwargs["ckpt_path"] = kwargs.get("ckpt_path") or newest_whole(folder)
+        if kwargs["ckpt_path"]:
+            say(f"continuing {folder} from {Path(kwargs['ckpt_path']).name}")
+        trainer.fit(model, **kwargs)
+        if trainer.global_step >= trainer.max_steps:
+            self._finish(folder, model)
+
+    @rank_zero_only
+    def _open(self, folder: Path) -> None:
+        run_folder.save_config(folder, self._plain_config())
+        self.datamodule.prepare_data()
+        run_folder.record_provenance(folder, self.datamodule.checksum)
+
+    def _finish(self, folder: Path, model: SBNModule) -> None:
+        """Test the best model and write result.json, which marks the run as finished."""
+        clock = next(c for c in self.trainer.callbacks if isinstance(c, TrainingClock))  # type: ignore[attr-defined]
+        keeper = next(c for c in self.trainer.callbacks if isinstance(c, RunCheckpoint))  # type: ignore[attr-defined]
+        steps, seconds, best_step, best_elbo = (
+            self.trainer.global_step,
+            clock.seconds,
+            keeper.best_step,
+            keeper.best_elbo,
+        )
+        best = folder / (BEST if (folder / BEST).is_file() else LAST)
+        (metrics,) = self.trainer.test(model, datamodule=self.datamodule, ckpt_path=best, verbose=False)
+        result = {
+            "steps": steps,
+            "best_step": best_step,
+            "training_seconds": round(seconds, 3),
+            "val/elbo": best_elbo,
+            **metrics,
+        }
+        self._log_hyperparameters(metrics)
+        if self.trainer.is_global_zero:
+            run_folder.write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
+        say(f"{folder} is finished. {_read_bound(folder)}")
+
+    def _log_hyperparameters(self, metrics: dict[str, float]) -> None:
+        settings = run_folder.identity(self._plain_config())
+        plain = {k: v for k, v in settings.items() if k.startswith(("model.", "data.", "seed", "trainer.max_steps"))}
+        for logger in self.trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.log_hyperparams({k: str(v) if isinstance(v, list) else v for k, v in plain.items()}, metrics)
+                logger.save()
+
+
+def _read_bound(folder: Path) -> str:
+    result = json.loads((folder / run_folder.RESULT).read_text())
+    return f"test/elbo {result['test/elbo']:.2f} after {result['steps']} steps (best at {result['best_step']})"
+
+
+def _at_most(interval: int | float | None, trainer: dict[str, Any]) -> int | float | None:
+    """A run shorter than the interval between validations still ends with one."""
+    steps = trainer["max_steps"]
+    return min(interval, steps) if isinstance(interval, int) and steps > 0 else interval
+
+
+def find_configs(arguments: list[str]) -> list[str]:
+    """Replace names of shipped configs by their paths; files that exist as given win."""
+    found = list(arguments)
+    for position, argument in enumerate(arguments):
+        if argument in ("--config", "-c") and position + 1 < len(arguments):
+            found[position + 1] = _find_config(arguments[position + 1])
+        elif argument.startswith("--config="):
+            found[position] = f"--config={_find_config(argument.removeprefix('--config='))}"
+    return found
+
+
+def _find_config(name: str) -> str:
+    if Path(name).is_file():
+        return name
+    if (CONFIGS / name).is_file():
+        return str(CONFIGS / name)
+    shipped = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml"))
+    raise FileNotFoundError(f"there is no config {name}, expected a file or one of {', '.join(shipped)}; name one")
+
+
+def lightning_command(arguments: list[str]) -> int:
+    """Fit, validate or test."""
+    _quieten()
+    RelegCLI(
+        SBNModule,
+        BinarizedMNIST,
+        save_config_callback=None,
+        seed_everything_default=0,
+        auto_configure_optimizers=False,
+        load_from_checkpoint_support=False,
+        parser_kwargs={"exit_on_error": False, **{n: {"exit_on_error": False} for n in RelegCLI.subcommands()}},
+        args=find_configs(arguments),
+    )
+    return 0
+
+
+def _quieten() -> None:
+    """Keep what tells the user something, drop Lightning's notes about itself."""
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("releg").setLevel(logging.INFO)
+    for name in ("lightning.pytorch", "pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    warnings.filterwarnings("ignore", module="lightning_fabric")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; answers with the exit code: 0, or 2 after one sentence about what was wrong."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = arguments[0] if arguments else "--help"
+    if command in ("--help", "-h"):
+        print(USAGE + "".join(f"  {name:<10} {text}\n" for name, text in OWN_COMMANDS.items()), end="")
+        return 0 if arguments else 2
+    run: Callable[[list[str]], int]
+    if command in OWN_COMMANDS:
+        run = importlib.import_module(f"lightning_modules.commands.{command}").main
+        arguments = arguments[1:]
+    elif command in RelegCLI.subcommands():
+        run = lightning_command
+    else:
+        known = ", ".join([*RelegCLI.subcommands(), *OWN_COMMANDS])
+        print(f"releg: there is no command {command}, expected one of {known}; see releg --help", file=sys.stderr)
+        return 2
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
+        return 130
+    except USER_ERRORS as error:
+        print(f"releg: {_one_sentence(error)}", file=sys.stderr)
+        return 2
+
+
+def _one_sentence(error: BaseException) -> str:
+    """An error's text on one line; of jsonargparse's nested explanations the innermost, which names the cause."""
+    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip(" -\t")]
+    return " ".join(lines) if lines else type(error).__name__
+
+
+if __name__ == "__main__":
+    torch.set_float32_matmul_precision("high")
+    sys.exit(main())

@@ -1,0 +1,238 @@
+"""The Figure 1 callback: gradient variance at chosen steps of a run."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from lightning_modules.binarized_mnist import BinarizedMNIST, redraw
+from lightning_modules.console import say
+from lightning_modules.sbn_module import SBNModule
+from lightning_modules.variance_csv import read_rows, replace_rows
+from releg.estimators.base import Estimator
+from releg.fitting import fitted
+from releg.sbn import SigmoidBeliefNet
+from releg.seeds import seed_for
+from releg.variance import GradientVariances, measure
+
+FILE = "grad_variance.csv"
+SECONDS_BETWEEN_LINES = 15.0
+
+
+class GradientVariance(pl.Callback):
+    """Measures the variance of the gradient w.r.t. the mean of every Bernoulli unit while training.
+
+    At the chosen steps and at the end, from `samples_per_image` samples of each of the first `num_images` training
+    images. Per layer, 1 being next to x: within-image, between-image and total variance with standard errors, for
+    likelihood ratios the exact within-image variance too (releg/variance.py says how each is defined). They are logged
+    as grad_variance/<kind>/layer<k> and kept in grad_variance.csv of the run. Weights, baselines and random numbers of
+    the run stay as they are, and its training time does not count the measurements.
+
+    Args:
+        estimators: further estimators to measure at the run's weights, by name; logged as
+            grad_variance/<name>/<kind>/layer<k>. The run's own is always measured, with its own baselines.
+        num_images: training images, the first of the split.
+        samples_per_image: estimates per image.
+        steps: steps after which to measure; 0 is before the first one.
+        every_n_steps: measure after every so many steps, besides `steps`; none if not given.
+        at_end: measure after the last step too.
+        baseline_steps: training steps, at the run's weights, for what each of `estimators` owns (baselines).
+        seed: of the noise; the same at all steps.
+    """
+
+    def __init__(
+        self,
+        estimators: dict[str, Estimator] | None = None,
+        num_images: int = 50_000,
+        samples_per_image: int = 1_000,
+        steps: list[int] | None = None,
+        every_n_steps: int | None = None,
+        at_end: bool = True,
+        baseline_steps: int = 2_000,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _check_settings(num_images, samples_per_image, steps or [], every_n_steps, baseline_steps)
+        self.estimators = estimators or {}
+        self.num_images = num_images
+        self.samples_per_image = samples_per_image
+        self.steps = frozenset(steps or ())
+        self.every_n_steps = every_n_steps
+        self.at_end = at_end
+        self.baseline_steps = baseline_steps
+        self.seed = seed
+        self._reached: int | None = None  # the last step that was looked at
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
+        """Before the step that follows a chosen one: its checkpoint is written, and the training clock stands."""
+        if self._is_due(trainer, self._is_chosen(trainer.global_step)):
+            self._measure(trainer, pl_module)
+            trainer.strategy.barrier("gradient variance")
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """After the last step and its checkpoint, also if the run was interrupted between these and now."""
+        if self._is_due(trainer, self.at_end or self._is_chosen(trainer.global_step)):
+            self._measure(trainer, pl_module)
+
+    def _is_chosen(self, step: int) -> bool:
+        regular = self.every_n_steps is not None and step > 0 and step % self.every_n_steps == 0
+        return regular or step in self.steps
+
+    def _is_due(self, trainer: pl.Trainer, chosen: bool) -> bool:
+        """Once per step; what a run had measured when it was interrupted right there is kept."""
+        continued, repeated = self._reached is None, self._reached == trainer.global_step
+        self._reached = trainer.global_step
+        return chosen and not repeated and not (continued and self._has(trainer))
+
+    def _has(self, trainer: pl.Trainer) -> bool:
+        rows = [row for row in read_rows(_file(trainer)) if row["step"] == str(trainer.global_step)]
+        amounts = {(row["num_images"], row["samples_per_image"]) for row in rows}
+        return amounts == {(str(self.num_images), str(self.samples_per_image))}
+
+    @rank_zero_only
+    def _measure(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, SBNModule)
+        small = bool(getattr(trainer, "fast_dev_run", False))  # only to see that it runs
+        count, samples, steps = (2, 2, 2) if small else (self.num_images, self.samples_per_image, self.baseline_steps)
+        images = training_images(_data(trainer), self.seed)
+        device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights away from it
+        model = copy.deepcopy(pl_module.model).to(device)
+        own = copy.deepcopy(pl_module.estimator).to(device)
+        estimators = prepare(self.estimators, own, model, images, steps, self.seed)
+        with showing(f"gradient variance at step {trainer.global_step}", count, say) as progress:
+            results = measure(estimators, model, images[:count], samples, self.seed, progress)
+        for logger in trainer.loggers:
+            logger.log_metrics(metrics_of(results, name_of(own)), step=trainer.global_step)
+        if not small:
+            replace_rows(_file(trainer), trainer.global_step, results)
+
+
+def _file(trainer: pl.Trainer) -> Path:
+    return Path(trainer.default_root_dir) / FILE
+
+
+def _data(trainer: pl.Trainer) -> BinarizedMNIST:
+    data = getattr(trainer, "datamodule", None)
+    if not isinstance(data, BinarizedMNIST):
+        raise ValueError(
+            f"the gradient variance got {type(data).__name__} for data, expected BinarizedMNIST; "
+            "train with trainer.fit(module, datamodule=BinarizedMNIST())"
+        )
+    return data
+
+
+def _check_settings(
+    num_images: int, samples_per_image: int, steps: list[int], every_n_steps: int | None, baseline_steps: int
+) -> None:
+    checks = [
+        ("num_images", num_images, 2 <= num_images <= 50_000, "2 to 50,000", "50,000"),
+        ("samples_per_image", samples_per_image, samples_per_image >= 2, "at least 2", "1,000"),
+        ("steps", steps, all(step >= 0 for step in steps), "no negative number", "none"),
+        ("every_n_steps", every_n_steps, every_n_steps is None or every_n_steps > 0, "at least 1", "none"),
+        ("baseline_steps", baseline_steps, baseline_steps >= 0, "at least 0", "2,000"),
+    ]
+    for name, value, fine, expected, usual in checks:
+        if not fine:
+            raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")
+
+
+def training_images(data: BinarizedMNIST, seed: int) -> Tensor:
+    """The training images in their own order as bits, (N, 784) uint8; dynamic bits are drawn once from the seed."""
+    images = data.images("train")
+    if data.binarization == "dynamic":
+        images = redraw(images, seed_for(seed, "variance", "pixels")).view(np.uint8)
+    return torch.from_numpy(images)
+
+
+def prepare(
+    others: Mapping[str, Estimator],
+    own: Estimator,
+    model: SigmoidBeliefNet,
+    images: Tensor,
+    baseline_steps: int,
+    seed: int,
+) -> dict[str, Estimator]:
+    """A run's own estimator and the others by name, what these own being trained at the model's weights.
+
+    One of the others that has the same settings as the run's own is that one.
+    """
+    ready = {name_of(own): own}
+    for name, estimator in others.items():
+        if have_same_settings(own, estimator, model):
+            ready[name] = own
+        elif name in ready:
+            raise ValueError(
+                f"{name} has other settings than the run's own estimator, expected another name; rename it"
+            )
+        else:
+            ready[name] = fitted(estimator, model, images, baseline_steps, seed)
+    return ready
+
+
+def name_of(estimator: Estimator) -> str:
+    """CommonRandomNumbers -> common_random_numbers."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(estimator).__name__).lower()
+
+
+def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:
+    """Whether two estimators, the first attached to the model, differ in what they learned at most."""
+    other = copy.deepcopy(other)
+    other.attach(model, torch.Generator(model.mean.device).manual_seed(0))
+    return _settings(own) == _settings(other)
+
+
+def _settings(estimator: Estimator) -> list[tuple[str, type[nn.Module], dict[str, object]]]:
+    """Classes and plain public attributes of an estimator and all its parts."""
+    return [
+        (name, type(part), {k: v for k, v in vars(part).items() if _is_plain(v) and k[0] != "_" and k != "training"})
+        for name, part in estimator.named_modules()
+    ]
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+@contextmanager
+def showing(what: str, total: int, tell: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, a line now and then elsewhere; gives the function that moves it on."""
+    started = last = time.monotonic()
+    done = 0
+    with tqdm(total=total, desc=what, unit="image", leave=False, disable=not sys.stderr.isatty()) as bar:
+
+        def move(images: int) -> None:
+            nonlocal done, last
+            done += images
+            bar.update(images)
+            now = time.monotonic()
+            if bar.disable and now - last > SECONDS_BETWEEN_LINES and done < total:
+                last = now
+                left = (now - started) / done * (total - done)
+                tell(f"{what}: {done} of {total} images, {left / 60:.1f} min left")
+
+        yield move
+    tell(f"{what}: {total} images in {time.monotonic() - started:.1f} s")
+
+
+def metrics_of(results: Mapping[str, GradientVariances], own: str) -> dict[str, float]:
+    """Names for TensorBoard; the run's own estimator goes without its name."""
+    return {
+        f"grad_variance/{'' if name == own else name + '/'}{kind}/layer{layer}": number.value
+        for name, result in results.items()
+        for layer, numbers in enumerate(result.layers, start=1)
+        for kind, number in numbers.items()
+        if math.isfinite(number.value)
+    }
