@@ -79,7 +79,7 @@ class BatchLoader:
     world_size: int = 1
     batches_trained: Callable[[], int] | None = None
 
-    def __post_init__(self) -> None:  # noqa: D105
+    def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(
                 f"batch_size is {self.batch_size}, expected 1 or more; choose how many images to serve at once"
@@ -109,7 +109,7 @@ class TrainLoader(BatchLoader):
 
     position: int = 0
 
-    def __post_init__(self) -> None:  # noqa: D105
+    def __post_init__(self) -> None:
         super().__post_init__()
         self._order: tuple[int, Rows] | None = None  # epoch and its permutation
         if len(self) == 0:
@@ -157,7 +157,7 @@ class EvalLoader(BatchLoader):
 
     split: Split
 
-    def __post_init__(self) -> None:  # noqa: D105
+    def __post_init__(self) -> None:
         super().__post_init__()
         self._last_pass = (-1, 0)  # batches trained at its time; passes before it at that time
         self._order = np.arange(len(self.images))

@@ -115,9 +115,13 @@ class RunCheckpoint(pl.Callback):
     """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo; written after every validation.
 
     After, so that a run continued from last.ckpt has neither to repeat a validation nor misses one.
+
+    Args:
+        enabled: a trial run of a few batches keeps nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
         self.best_elbo = float("-inf")
         self.best_step = 0
         self.saved_step = -1
@@ -132,7 +136,7 @@ class RunCheckpoint(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save, best first: a kill between the two files repeats the steps since the last one and the best again."""
-        if trainer.state.fn != "fit" or trainer.sanity_checking or trainer.fast_dev_run:
+        if trainer.state.fn != "fit" or trainer.sanity_checking or not self.enabled:
             return
         self._check_weights(trainer, pl_module)
         elbo = float(trainer.callback_metrics["val/elbo"])
@@ -143,7 +147,7 @@ class RunCheckpoint(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the end of a run that stopped between two validations."""
-        if trainer.fast_dev_run or self.saved_step == trainer.global_step:
+        if not self.enabled or self.saved_step == trainer.global_step:
             return
         self._check_weights(trainer, pl_module)
         self._save_last(trainer)

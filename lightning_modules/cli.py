@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,9 @@ class RelegCLI(LightningCLI):
             settings["val_check_interval"] = _at_most(config["trainer"]["val_check_interval"], config["trainer"])
         trainer = super().instantiate_trainer(**settings, **kwargs)
         if self.subcommand == "fit":
-            trainer.callbacks.extend([TrainingClock(), StepProgress(), ImageGrids(), RunCheckpoint()])
+            self.clock, self.keeper = TrainingClock(), RunCheckpoint(enabled=fitting)
+            callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+            callbacks.extend([self.clock, StepProgress(), ImageGrids(), self.keeper])
         return trainer
 
     def _plain_config(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class RelegCLI(LightningCLI):
     def fit(self, model: SBNModule, **kwargs: Any) -> None:
         """Train, from the newest whole checkpoint of the same run if there is one; then test the best model."""
         trainer, folder = self.trainer, Path(self.trainer.default_root_dir)
-        if trainer.fast_dev_run:
+        if self.config.fit.trainer.fast_dev_run:
             trainer.fit(model, **kwargs)
             return
         if (folder / run_folder.RESULT).is_file() and kwargs.get("ckpt_path") is None:
@@ -114,34 +116,28 @@ class RelegCLI(LightningCLI):
 
     def _finish(self, folder: Path, model: SBNModule) -> None:
         """Test the best model and write result.json, which marks the run as finished."""
-        clock = next(c for c in self.trainer.callbacks if isinstance(c, TrainingClock))  # type: ignore[attr-defined]
-        keeper = next(c for c in self.trainer.callbacks if isinstance(c, RunCheckpoint))  # type: ignore[attr-defined]
-        steps, seconds, best_step, best_elbo = (
-            self.trainer.global_step,
-            clock.seconds,
-            keeper.best_step,
-            keeper.best_elbo,
-        )
+        result: dict[str, Any] = {  # read before the test, which loads the best model's state
+            "steps": self.trainer.global_step,
+            "best_step": self.keeper.best_step,
+            "training_seconds": round(self.clock.seconds, 3),
+            "val/elbo": self.keeper.best_elbo,
+        }
         best = folder / (BEST if (folder / BEST).is_file() else LAST)
         (metrics,) = self.trainer.test(model, datamodule=self.datamodule, ckpt_path=best, verbose=False)
-        result = {
-            "steps": steps,
-            "best_step": best_step,
-            "training_seconds": round(seconds, 3),
-            "val/elbo": best_elbo,
-            **metrics,
-        }
+        result.update(metrics)
         self._log_hyperparameters(metrics)
         if self.trainer.is_global_zero:
             run_folder.write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
         say(f"{folder} is finished. {_read_bound(folder)}")
 
-    def _log_hyperparameters(self, metrics: dict[str, float]) -> None:
+    def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:
         settings = run_folder.identity(self._plain_config())
         plain = {k: v for k, v in settings.items() if k.startswith(("model.", "data.", "seed", "trainer.max_steps"))}
         for logger in self.trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
-                logger.log_hyperparams({k: str(v) if isinstance(v, list) else v for k, v in plain.items()}, metrics)
+                logger.log_hyperparams(
+                    {k: str(v) if isinstance(v, list) else v for k, v in plain.items()}, dict(metrics)
+                )
                 logger.save()
 
 

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from lightning_modules.console import say
 from lightning_modules.metrics_csv import MetricsCSV
+from lightning_modules.sbn_module import SBNModule
 
 SECONDS_BETWEEN_LINES = 15.0
 
@@ -78,7 +79,9 @@ class StepProgress(pl.Callback):
         self.on_train_end(trainer, pl_module)
 
     def _elbos(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
-        parts = [f"train/elbo {float(pl_module.train_elbo):.2f}"]
+        parts = []
+        if isinstance(pl_module, SBNModule) and pl_module.train_elbo is not None:
+            parts.append(f"train/elbo {float(pl_module.train_elbo):.2f}")
         if "val/elbo" in trainer.callback_metrics:
             parts.append(f"val/elbo {float(trainer.callback_metrics['val/elbo']):.2f}")
         if self._bar is None:

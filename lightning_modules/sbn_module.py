@@ -65,6 +65,7 @@ class SBNModule(pl.LightningModule):
         self.model.reset_parameters(generator)
         self.estimator = estimator
         self.estimator.attach(self.model, generator)
+        self.train_elbo: Tensor | None = None  # of the last batch, for the progress display
         self.elbo = MeanMetric()
         self.bound = MeanMetric()
 
@@ -95,7 +96,8 @@ class SBNModule(pl.LightningModule):
                 "continue from the last good checkpoint with a lower learning rate"
             )
         self.train_elbo = answer.elbo.mean()
-        if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if (self.global_step + 1) % every == 0:
             # Lightning's log every step costs a noticeable part of a step this short
             self.log("train/elbo", self.train_elbo)
         return loss

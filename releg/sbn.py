@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,8 @@ class SigmoidBeliefNet(nn.Module):
     """
 
     mean: Tensor
+    inference: Sequence[nn.Linear]  # [l] maps x or z[l-1] to the logits of z[l]
+    generative: Sequence[nn.Linear]  # [l] maps z[l] to the logits of z[l-1] or x
 
     def __init__(self, data_size: int, layers: Sequence[int], mean: Tensor | None = None) -> None:
         super().__init__()
@@ -55,8 +58,10 @@ class SigmoidBeliefNet(nn.Module):
         self.layers = list(layers)
         widths = [data_size, *layers]
         pairs = list(zip(widths[:-1], widths[1:], strict=True))
-        self.inference = nn.ModuleList(nn.Linear(below, above) for below, above in pairs)
-        self.generative = nn.ModuleList(nn.Linear(above, below) for below, above in pairs)
+        inference = nn.ModuleList(nn.Linear(below, above) for below, above in pairs)
+        generative = nn.ModuleList(nn.Linear(above, below) for below, above in pairs)
+        self.inference = cast("Sequence[nn.Linear]", inference)  # torch types the members as plain modules
+        self.generative = cast("Sequence[nn.Linear]", generative)
         self.prior_logits = nn.Parameter(torch.zeros(layers[-1]))
         mean = torch.zeros(data_size) if mean is None else mean
         self.register_buffer("mean", mean.detach().to(self.prior_logits.dtype, copy=True))
@@ -79,9 +84,7 @@ class SigmoidBeliefNet(nn.Module):
 
     def linears(self) -> Iterator[nn.Linear]:
         """All linear maps: the inference net's, then the generative net's, each shallow first."""
-        for module in (*self.inference, *self.generative):
-            assert isinstance(module, nn.Linear)
-            yield module
+        yield from (*self.inference, *self.generative)
 
     def draw_noise(self, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """Uniform noise for one path per row of x, one (N, H) array per layer."""

@@ -29,7 +29,7 @@ class Estimator(nn.Module, ABC):
     unbiased: bool = True  # whether the expected answer is the gradient of the elbo
     samples: int = 1  # paths simulated per image
 
-    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:  # noqa: B027
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """Create the parts whose sizes depend on the model; most estimators own nothing. Called once, before use."""
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:

@@ -20,22 +20,29 @@ class CommonRandomNumbers(Estimator):
     Cost: one simulation plus one per unit, of which only what the flip changes is computed. Unbiased.
 
     Args:
-        engine: how f1 - f0 is computed: `batched` (torch, any device) or `dense` (every flip simulated whole).
+        engine: how f1 - f0 is computed: `cpu` (numba), `batched` (torch, any device), `dense` (every flip simulated
+            whole), or `auto`: cpu for tensors on the CPU, batched for others or where numba is missing.
         samples: paths simulated per image; the estimate is their mean.
         entropy: replace -log q of the layers below the flipped one by their entropies given their parents. The
             expectation is the same and the variance lower, since part of the noise is integrated out.
         memory_mib: bound on the working memory of the batched engine, in MiB. The result does not depend on it.
+        threads: of the cpu engine; None: all cores this process may use. The result does not depend on it.
     """
 
     def __init__(
-        self, engine: EngineName = "batched", samples: int = 1, entropy: bool = False, memory_mib: float = 256.0
+        self,
+        engine: EngineName = "auto",
+        samples: int = 1,
+        entropy: bool = False,
+        memory_mib: float = 256.0,
+        threads: int | None = None,
     ) -> None:
         super().__init__()
         if samples < 1:
             raise ValueError(f"samples is {samples}, expected at least 1; one path per image is the paper's estimator")
         self.samples = samples
         self.entropy = entropy
-        self.engine = engine_for(engine, memory_mib)
+        self.engine = engine_for(engine, memory_mib, threads)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """f1 - f0 from the engine, times d mean / d logit."""

@@ -1,24 +1,86 @@
 """Engines that compute f1 - f0 of every unit with common random numbers. All answer the same numbers.
 
-dense: the readable reference; batched: torch, any device.
+dense: the readable reference; batched: torch, any device; cpu: numba, the fast one on a CPU; auto: the best at hand.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Literal, get_args
+
+import torch
 from torch import Tensor
 
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 
-EngineName = Literal["batched", "dense"]
+EngineName = Literal["auto", "cpu", "batched", "dense"]
 Engine = Callable[[SigmoidBeliefNet, Path, Sequence[Tensor], bool], list[Tensor]]
 
+logger = logging.getLogger("releg")
 
-def engine_for(name: EngineName, memory_mib: float) -> Engine:
-    """The engine of that name."""
-    engines: dict[str, Engine] = {"batched": BatchedEngine(memory_mib), "dense": flip_differences}
-    if name not in engines:
-        raise ValueError(f"engine is {name!r}, expected one of {', '.join(engines)}; choose batched for any device")
-    return engines[name]
+
+def engine_for(name: EngineName, memory_mib: float, threads: int | None) -> Engine:
+    """The engine of that name; memory_mib bounds the batched one, threads those of the cpu one."""
+    if name == "auto":
+        return AutoEngine(BatchedEngine(memory_mib), cpu_engine(threads) if has_numba() else None)
+    if name == "cpu":
+        return cpu_engine(threads)
+    if name == "batched":
+        return BatchedEngine(memory_mib)
+    if name == "dense":
+        return flip_differences
+    raise ValueError(f"engine is {name!r}, expected one of {', '.join(get_args(EngineName))}; auto fits every device")
+
+
+@dataclass
+class AutoEngine:
+    """The cpu kernel for CPU tensors where numba is installed, the batched engine for everything else."""
+
+    batched: BatchedEngine
+    cpu: Engine | None = field(default=None)
+
+    def __call__(
+        self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+    ) -> list[Tensor]:
+        """f1 - f0 of every unit, (N, H) per layer."""
+        return self.choose(path.x)(model, path, generative_logits, entropy)
+
+    def choose(self, x: Tensor) -> Engine:
+        """The engine for tensors like x."""
+        if x.device.type != "cpu":
+            _log_once(f"common random numbers: batched engine, since tensors are on {x.device.type}")
+        elif x.dtype not in (torch.float32, torch.float64):
+            _log_once(f"common random numbers: batched engine, since tensors are {x.dtype}")
+        elif self.cpu is None:
+            _log_once("common random numbers: batched engine, since numba is not installed (slow on a CPU)")
+        else:
+            _log_once("common random numbers: cpu engine")
+            return self.cpu
+        return self.batched
+
+
+def has_numba() -> bool:
+    """Whether the cpu engine can be used."""
+    return find_spec("numba") is not None
+
+
+def cpu_engine(threads: int | None) -> Engine:
+    """The cpu engine; numba is imported here, so that everything else works without it."""
+    if not has_numba():
+        raise ImportError(
+            "engine 'cpu' needs numba, which is not installed; pip install numba, or choose engine='batched'"
+        )
+    from releg.kernels.cpu import CpuEngine
+
+    return CpuEngine(threads)
+
+
+@lru_cache(maxsize=None)
+def _log_once(message: str) -> None:
+    logger.info(message)

@@ -79,7 +79,7 @@ class _Layer:
 
     def _linear_terms(self) -> Tensor:
         """s * (below @ W + g - a), (N, H)."""
-        below = self.path.layer_inputs()[self.layer]
+        below = self.path.parents()[self.layer]
         weight = self.model.generative[self.layer].weight  # (J, H)
         return self.sign * (below @ weight + self.r[self.layer + 1] - self.path.logits[self.layer].detach())
 

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import mpmath
 import pytest
 import torch
@@ -41,7 +43,7 @@ def test_sample_is_one_exactly_where_noise_is_below_the_mean() -> None:
 
 
 @pytest.mark.parametrize("function", [bernoulli.entropy, bernoulli.variance])
-def test_derivatives_agree_with_finite_differences(function: object) -> None:
+def test_derivatives_agree_with_finite_differences(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     logits = torch.tensor([-4.0, -0.3, 0.0, 1.0, 6.0], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(function, (logits,))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from releg.baselines import InputDependent, RunningAverage
+from releg.baselines import Baseline, InputDependent, RunningAverage
 from releg.estimators.base import Estimator
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.sbn import SigmoidBeliefNet
@@ -105,7 +105,11 @@ def test_running_average_follows_its_formula() -> None:
 def test_input_dependent_nets_explain_what_the_average_cannot() -> None:
     model, x = random_model(6, [4, 3], scale=2.0, seed=2), random_x(64, 6, seed=2)
     losses = {}
-    for name, parts in {"average": [RunningAverage()], "both": [InputDependent(20), RunningAverage()]}.items():
+    candidates: dict[str, list[Baseline]] = {
+        "average": [RunningAverage()],
+        "both": [InputDependent(20), RunningAverage()],
+    }
+    for name, parts in candidates.items():
         estimator = LikelihoodRatio(parts)
         estimator.attach(model)
         optimizer = torch.optim.Adam([*estimator.parameters(), torch.nn.Parameter(torch.zeros(()))], 0.01)

@@ -1,0 +1,23 @@
+"""Run the releg command in a process of its own, as a user does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TINY = [  # a run of seconds: small layers, few steps, the real data
+    *("--config", "base.yaml", "--config", "budget/smoke.yaml"),
+    *("--model.layers", "[12,6]", "--model.test_samples", "1"),
+    *("--trainer.max_steps", "60", "--trainer.val_check_interval", "20", "--trainer.log_every_n_steps", "10"),
+    *("--trainer.limit_val_batches", "2", "--trainer.limit_test_batches", "2"),
+]
+
+
+def releg_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "lightning_modules.cli", *arguments]
+
+
+def releg(*arguments: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        releg_command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False
+    )

@@ -1,0 +1,149 @@
+"""Killed at any moment, a run goes on and ends in the same weights, bit for bit."""
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.metrics_csv import read_metrics
+from tests.lightning_modules.commands_helper import ROOT, TINY, releg, releg_command
+
+ESTIMATORS = ["likelihood_ratio", "common_random_numbers"]
+
+
+def fit(results: Path, estimator: str) -> list[str]:
+    return ["fit", *TINY, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results)]
+
+
+def run_folder(results: Path, estimator: str) -> Path:
+    return results / "runs" / "6-12" / estimator / "seed0"
+
+
+def final_state(folder: Path) -> dict[str, Any]:
+    state = load_checkpoint(folder / "last.ckpt")
+    return {**state["state_dict"], "optimizer": state["optimizer_states"]}
+
+
+def assert_identical(left: Any, right: Any, where: str = "") -> None:
+    if isinstance(left, torch.Tensor):
+        assert torch.equal(left, right), where
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            assert_identical(left[key], right[key], f"{where}.{key}")
+    elif isinstance(left, list):
+        assert len(left) == len(right), where
+        for index, (a, b) in enumerate(zip(left, right, strict=True)):
+            assert_identical(a, b, f"{where}[{index}]")
+    else:
+        assert left == right, where
+
+
+def curve(folder: Path) -> list[tuple[str, str, str]]:
+    return [(row["step"], row["metric"], row["value"]) for row in read_metrics(folder / "metrics.csv")]
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS)
+def uninterrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, float]:
+    results = tmp_path_factory.mktemp("uninterrupted")
+    start = time.monotonic()
+    done = releg(*fit(results, request.param))
+    assert done.returncode == 0, done.stderr
+    return request.param, run_folder(results, request.param), time.monotonic() - start
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_a_run_killed_at_random_moments_ends_in_identical_weights(
+    uninterrupted: tuple[str, Path, float], seed: int, tmp_path: Path
+) -> None:
+    estimator, reference, duration = uninterrupted
+    moments = random.Random(seed)
+    command = releg_command(*fit(tmp_path, estimator))
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _wait_for_first_checkpoint(run_folder(tmp_path, estimator), process, kills)
+        time.sleep(moments.uniform(0.0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+    done = releg(*fit(tmp_path, estimator))
+    assert done.returncode == 0, done.stderr
+    assert kills > 0
+    folder = run_folder(tmp_path, estimator)
+    assert_identical(final_state(reference), final_state(folder))
+    assert curve(reference) == curve(folder)
+    assert (reference / "result.json").is_file()
+
+
+def _wait_for_first_checkpoint(folder: Path, process: "subprocess.Popen[bytes]", kills: int) -> None:
+    """Kill while the run trains or writes, not while Python starts: wait until a new checkpoint has appeared."""
+    last = folder / "last.ckpt"
+    before = last.stat().st_mtime_ns if last.exists() else 0
+    while process.poll() is None and not (last.exists() and last.stat().st_mtime_ns != before):
+        time.sleep(0.01)
+
+
+def test_a_kill_during_a_checkpoint_write_loses_nothing(
+    uninterrupted: tuple[str, Path, float], tmp_path: Path
+) -> None:
+    estimator, reference, _ = uninterrupted
+    script = (
+        "import os, signal, sys, torch\n"
+        "from lightning_modules import checkpoints, cli\n"
+        "save, calls = torch.save, []\n"
+        "def half(value, file):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 4:\n"
+        "        file.write(b'PK half'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    save(value, file)\n"
+        "checkpoints.torch.save = half\n"
+        "cli.main(sys.argv[1:])\n"
+    )
+    killed = subprocess.run(
+        [releg_command()[0], "-c", script, *fit(tmp_path, estimator)], cwd=ROOT, capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    folder = run_folder(tmp_path, estimator)
+    assert not (folder / "result.json").exists()
+    done = releg(*fit(tmp_path, estimator))
+    assert done.returncode == 0, done.stderr
+    assert "continuing" in done.stderr
+    assert_identical(final_state(reference), final_state(folder))
+
+
+def test_a_damaged_last_checkpoint_is_reported_and_the_run_still_ends_the_same(
+    uninterrupted: tuple[str, Path, float], tmp_path: Path
+) -> None:
+    estimator, reference, _ = uninterrupted
+    folder = run_folder(tmp_path, estimator)
+    folder.mkdir(parents=True)
+    for name in ("config.yaml", "metrics.csv", "provenance.json", "previous.ckpt"):
+        (folder / name).write_bytes((reference / name).read_bytes())
+    (folder / "last.ckpt").write_bytes((reference / "last.ckpt").read_bytes()[:5000])
+    done = releg(*fit(tmp_path, estimator))
+    assert done.returncode == 0, done.stderr
+    assert "last.ckpt is damaged" in done.stderr
+    assert "continuing" in done.stderr
+    assert_identical(final_state(reference), final_state(folder))
+    assert curve(reference) == curve(folder)
+
+
+def test_a_finished_run_is_kept_and_other_settings_get_a_folder_of_their_own(
+    uninterrupted: tuple[str, Path, float],
+) -> None:
+    estimator, reference, _ = uninterrupted
+    before = (reference / "last.ckpt").stat().st_mtime_ns
+    results = reference.parents[3]
+    again = releg(*fit(results, estimator))
+    assert "finished already" in again.stderr
+    assert (reference / "last.ckpt").stat().st_mtime_ns == before
+    other = releg(*fit(results, estimator), "--model.learning_rate", "0.002")
+    assert other.returncode == 0, other.stderr
+    assert (reference.with_name("seed0-2") / "result.json").is_file()
+    assert (reference / "last.ckpt").stat().st_mtime_ns == before
