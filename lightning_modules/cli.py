@@ -26,11 +26,13 @@ from lightning_modules.console import say
 from lightning_modules.images import ImageGrids
 from lightning_modules.metrics_csv import MetricsCSV
 from lightning_modules.progress import StepProgress, TrainingClock
+from lightning_modules.progress_file import ProgressFile
 from lightning_modules.sbn_module import SBNModule
 
 CONFIGS = Path(__file__).parent / "configs"
 OWN_COMMANDS = {
     "variance": "variance of the gradient per layer at a checkpoint, for any list of estimators",
+    "bench": "time and memory of a training step with each estimator, on this machine",
 }
 USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the options
 
@@ -64,7 +66,7 @@ class RelegCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """Give the run its folder, loggers and callbacks."""
-        config = self._plain_config()
+        config = self.plain_config()
         folder = run_folder.find_run_folder(Path(self._get(self.config, "results_dir")), config)
         fitting = self.subcommand == "fit" and not config["trainer"]["fast_dev_run"]
         settings: dict[str, Any] = {
@@ -84,10 +86,11 @@ class RelegCLI(LightningCLI):
         if self.subcommand == "fit":
             self.clock, self.keeper = TrainingClock(), RunCheckpoint(enabled=fitting)
             callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-            callbacks.extend([self.clock, StepProgress(), ImageGrids(), self.keeper])
+            callbacks.extend([self.clock, StepProgress(), ProgressFile(), ImageGrids(), self.keeper])
         return trainer
 
-    def _plain_config(self) -> dict[str, Any]:
+    def plain_config(self) -> dict[str, Any]:
+        """All settings, as config.yaml keeps them."""
         parser = self._parser(self.subcommand)
         return yaml.safe_load(parser.dump(self.config[str(self.subcommand)], skip_link_targets=False))
 
@@ -110,7 +113,7 @@ class RelegCLI(LightningCLI):
 
     @rank_zero_only
     def _open(self, folder: Path) -> None:
-        run_folder.save_config(folder, self._plain_config())
+        run_folder.save_config(folder, self.plain_config())
         self.datamodule.prepare_data()
         run_folder.record_provenance(folder, self.datamodule.checksum)
 
@@ -131,7 +134,7 @@ class RelegCLI(LightningCLI):
         say(f"{folder} is finished. {_read_bound(folder)}")
 
     def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:
-        settings = run_folder.identity(self._plain_config())
+        settings = run_folder.identity(self.plain_config())
         plain = {k: v for k, v in settings.items() if k.startswith(("model.", "data.", "seed", "trainer.max_steps"))}
         for logger in self.trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
@@ -175,7 +178,30 @@ def _find_config(name: str) -> str:
 def lightning_command(arguments: list[str]) -> int:
     """Fit, validate or test."""
     _quieten()
-    RelegCLI(
+    _start(RelegCLI, arguments)
+    return 0
+
+
+def fit_config(arguments: list[str]) -> dict[str, Any]:
+    """The config that `releg fit` saves when given these arguments; nothing is built or run."""
+    return _start(_ParsedOnly, ["fit", *arguments]).plain_config()
+
+
+class _ParsedOnly(RelegCLI):
+    """Stops after parsing."""
+
+    def _set_seed(self) -> None:
+        pass
+
+    def instantiate_classes(self) -> None:
+        pass
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        pass
+
+
+def _start(cli: type[RelegCLI], arguments: list[str]) -> RelegCLI:
+    return cli(
         SBNModule,
         BinarizedMNIST,
         save_config_callback=None,
@@ -185,7 +211,6 @@ def lightning_command(arguments: list[str]) -> int:
         parser_kwargs={"exit_on_error": False, **{n: {"exit_on_error": False} for n in RelegCLI.subcommands()}},
         args=find_configs(arguments),
     )
-    return 0
 
 
 def _quieten() -> None:

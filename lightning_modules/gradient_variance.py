@@ -87,6 +87,15 @@ class GradientVariance(pl.Callback):
         if self._is_due(trainer, self.at_end or self._is_chosen(trainer.global_step)):
             self._measure(trainer, pl_module)
 
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse what could not be measured, before training instead of after it."""
+        assert isinstance(pl_module, SBNModule)
+        _data(trainer)
+        name = name_of(pl_module.estimator)
+        other = self.estimators.get(name)
+        if other is not None and not have_same_settings(pl_module.estimator, other, pl_module.model):
+            raise ValueError(f"estimators has another {name} than the run's own, expected another name; rename it")
+
     def _is_chosen(self, step: int) -> bool:
         regular = self.every_n_steps is not None and step > 0 and step % self.every_n_steps == 0
         return regular or step in self.steps
@@ -111,7 +120,8 @@ class GradientVariance(pl.Callback):
         device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights away from it
         model = copy.deepcopy(pl_module.model).to(device)
         own = copy.deepcopy(pl_module.estimator).to(device)
-        estimators = prepare(self.estimators, own, model, images, steps, self.seed)
+        others = prepare(self.estimators, own, model, images, steps, self.seed)
+        estimators = {name_of(own): own, **others}
         with showing(f"gradient variance at step {trainer.global_step}", count, say) as progress:
             results = measure(estimators, model, images[:count], samples, self.seed, progress)
         for logger in trainer.loggers:
@@ -158,28 +168,20 @@ def training_images(data: BinarizedMNIST, seed: int) -> Tensor:
 
 
 def prepare(
-    others: Mapping[str, Estimator],
+    estimators: Mapping[str, Estimator],
     own: Estimator,
     model: SigmoidBeliefNet,
     images: Tensor,
     baseline_steps: int,
     seed: int,
 ) -> dict[str, Estimator]:
-    """A run's own estimator and the others by name, what these own being trained at the model's weights.
-
-    One of the others that has the same settings as the run's own is that one.
-    """
-    ready = {name_of(own): own}
-    for name, estimator in others.items():
-        if have_same_settings(own, estimator, model):
-            ready[name] = own
-        elif name in ready:
-            raise ValueError(
-                f"{name} has other settings than the run's own estimator, expected another name; rename it"
-            )
-        else:
-            ready[name] = fitted(estimator, model, images, baseline_steps, seed)
-    return ready
+    """Estimators ready to be measured: a run's own where settings agree, else with what they own trained first."""
+    return {
+        name: own
+        if have_same_settings(own, estimator, model)
+        else fitted(estimator, model, images, baseline_steps, seed)
+        for name, estimator in estimators.items()
+    }
 
 
 def name_of(estimator: Estimator) -> str:

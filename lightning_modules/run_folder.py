@@ -108,11 +108,7 @@ def load_run(checkpoint: Path) -> tuple[SBNModule, BinarizedMNIST]:
     if not (checkpoint.parent / CONFIG).is_file():
         raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
     config = read_config(checkpoint.parent)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(SBNModule, "model")
-    parser.add_class_arguments(BinarizedMNIST, "data")
-    built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
-    module, data = built.model, built.data
+    module, data = build(config)
     for key, here in (("architecture", module.model.architecture), ("data", data.checksum)):
         if (there := state["identity"][key]) != here:
             raise ValueError(
@@ -121,6 +117,15 @@ def load_run(checkpoint: Path) -> tuple[SBNModule, BinarizedMNIST]:
             )
     module.load_state_dict(state["state_dict"])
     return module.eval(), data
+
+
+def build(config: dict[str, Any]) -> tuple[SBNModule, BinarizedMNIST]:
+    """The module, with its initial weights, and the data that a config describes."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(SBNModule, "model")
+    parser.add_class_arguments(BinarizedMNIST, "data")
+    built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
+    return built.model, built.data
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -99,7 +99,7 @@ class SBNModule(pl.LightningModule):
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if (self.global_step + 1) % every == 0:
             # Lightning's log every step costs a noticeable part of a step this short
-            self.log("train/elbo", self.train_elbo)
+            self.report({"train/elbo": self.train_elbo}, self.global_step + 1)
         return loss
 
     def validation_step(self, x: Tensor, batch_idx: int) -> None:
@@ -109,7 +109,7 @@ class SBNModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Report val/elbo."""
-        self.log("val/elbo", self.elbo.compute())
+        self.report({"val/elbo": self.elbo.compute()}, self.global_step)
         self.elbo.reset()
 
     def test_step(self, x: Tensor, batch_idx: int) -> None:
@@ -120,9 +120,14 @@ class SBNModule(pl.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         """Report both bounds."""
-        self.log_dict({"test/elbo": self.elbo.compute(), "test/multi_sample_bound": self.bound.compute()})
+        metrics = {"test/elbo": self.elbo.compute(), "test/multi_sample_bound": self.bound.compute()}
+        self.report(metrics, self.global_step)
         self.elbo.reset()
         self.bound.reset()
+
+    def report(self, metrics: dict[str, Tensor], step: int) -> None:
+        """Log under the number of finished steps; Lightning's own count differs by one after an interruption."""
+        self.log_dict({**metrics, "step": float(step)})
 
     def generator(self, *position: int | str) -> torch.Generator:
         """Random numbers for one position of the run, different on every rank."""

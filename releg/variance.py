@@ -40,7 +40,7 @@ from releg.seeds import seed_for
 PATHS_AT_ONCE = 2000  # paths per call of an estimator: what bounds the memory
 ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
 GROUPS = 100
-LARGEST_LOGIT = 300.0  # in exact_within; beyond, (1 / mean)^2 leaves float64. A unit further out counts as this far
+SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ class GradientVariances:
 
 
 class PathGradients(NamedTuple):
-    """Estimates of d elbo / d mean, float64, and the logits they belong to; (N, H) per layer, one row per path."""
+    """What an estimator answers along each path, (N, H) per layer, one row per path."""
 
-    by_mean: list[Tensor]
-    logits: list[Tensor]
+    by_mean: list[Tensor]  # estimates of d elbo / d mean, float64
+    logits: list[Tensor]  # at which they were made
+    variances: list[Tensor]  # mean (1 - mean), float64
 
 
 def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
@@ -78,9 +79,9 @@ def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noi
         by_logits = torch.autograd.grad(-answer.surrogate.sum(), answer.logits, materialize_grads=True)
         gradients = [g * estimator.samples for g in by_logits]  # the surrogate is the mean over an image's paths
     limit = _largest_resolved(torch.float64)
-    pairs = zip(gradients, logits, strict=True)
-    by_mean = [g.double() / bernoulli.variance(a.double().clamp_(-limit, limit)) for g, a in pairs]
-    return PathGradients(by_mean, logits)
+    variances = [bernoulli.variance(a.double().clamp_(-limit, limit)) for a in logits]
+    by_mean = [g.double() / v for g, v in zip(gradients, variances, strict=True)]
+    return PathGradients(by_mean, logits, variances)
 
 
 def _largest_resolved(dtype: torch.dtype) -> float:
@@ -163,14 +164,21 @@ class _Draw:
     block: range
     samples: range
     seed: int
-    differences: dict[int, PathGradients] = field(default_factory=dict)  # by the number of paths per answer
+    drawn: dict[tuple[object, int], list[Tensor]] = field(default_factory=dict)  # by who draws, and paths per answer
+    differences: dict[int, PathGradients] = field(default_factory=dict)  # by paths per answer
 
     def rows(self) -> Tensor:
         """One row per answer, image by image."""
         return self.images.repeat_interleave(len(self.samples), dim=0)
 
     def noise(self, estimator: Estimator) -> list[Tensor]:
-        """What the estimator consumes for these rows, (N, H) per layer."""
+        """What the estimator consumes for these rows, (N, H) per layer; the same for all that draw alike."""
+        key = (type(estimator).draw_noise, estimator.samples)
+        if key not in self.drawn:
+            self.drawn[key] = self._draw(estimator)
+        return self.drawn[key]
+
+    def _draw(self, estimator: Estimator) -> list[Tensor]:
         parts = []
         for image, x in zip(self.block, self.images, strict=True):
             for first in range(self.samples.start, self.samples.stop, ANSWERS_PER_SEED):
@@ -214,7 +222,7 @@ class _Meter:
             if self.exact:
                 difference = draw.flips(paths, noise).by_mean[layer]
                 self._merge("differences", layer, RunningMoments.of(difference.unflatten(0, (images, -1)), 1))
-                target, weight = _centred_targets(gradient, difference, answers.logits[layer], noise[layer])
+                target, weight = centred_targets(answers, layer, difference, noise[layer])
                 moments = RunningMoments.of(
                     target.unflatten(0, (images, -1)), 1, weights=weight.unflatten(0, (images, -1))
                 )
@@ -271,11 +279,12 @@ class _Meter:
         }
 
 
-def _centred_targets(gradient: Tensor, difference: Tensor, logits: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """T - b and 1 / (mean (1 - mean)) of every path and unit, from the answer G = (f - b) d log q / d mean.
+def centred_targets(answers: PathGradients, layer: int, difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """T - b and 1 / (mean (1 - mean)) of every path and unit, from the answers G = (f - b) d log q / d mean.
 
     With P the probability of the sampled z, f_z - b = ±P G, so T - b = ±P (G - d), + where z = 1.
     """
+    logits = answers.logits[layer]
     sign = 2 * bernoulli.sample(logits, noise.to(logits)).double() - 1
-    a = logits.double().clamp_(-LARGEST_LOGIT, LARGEST_LOGIT)
-    return sign * torch.sigmoid(sign * a) * (gradient - difference), 1 / bernoulli.variance(a)
+    target = sign * torch.sigmoid(sign * logits) * (answers.by_mean[layer] - difference)
+    return target, 1 / answers.variances[layer].clamp(min=SMALLEST_VARIANCE)

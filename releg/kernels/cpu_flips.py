@@ -62,8 +62,7 @@ def flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy):
     if layer + 1 < layers.shape[0]:
         multiply_units(store, links, 2 * layer + 1, row, signs, scratch, 1)
         if entropy:
-            ones, zeros = layout.scratch[worker, 3], layout.scratch[worker, 4]
-            entropy_units(store, links, 2 * layer + 1, row, signs, scratch, ones, zeros)
+            entropy_units(store, links, 2 * layer + 1, row, signs, scratch)
         find_hits(store, layout, scratch, row, layer)
         for i in range(size):
             if scratch.first[i] >= 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -9,17 +11,29 @@ from releg.kernels.cpu_terms import (
     ACROSS,
     LOGITS,
     MARGINS,
+    MATCH,
+    MOVE,
+    NEXT,
+    NEXT_STRIDE,
     PLAIN,
     REACH,
     SIGNS,
     SIZE,
+    STAY,
     STRIDE,
     TABLE,
+    TARGETS,
+    THRESHOLDS,
+    UNITS,
     WIDTH,
-    generative_change,
-    inference_change,
+    blocks_within_range,
+    entropy_change,
+    set_delta,
+    set_logarithm,
+    set_rows,
+    softplus_change,
 )
-from releg.kernels.simd import BLOCK, above, above_each, lowest_bit
+from releg.kernels.simd import BLOCK, above, above_each, lowest_bit, set_logit_means, set_product_and_changes
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads a set's members over the bits of its hash
 
@@ -66,7 +80,7 @@ def continuation(store, layout, scratch, worker, row, layer, count, entropy):
     """G_layer of the set in members, from the table, from memory, or evaluated down to where it ends."""
     links, layers = layout.links, layout.layers
     members, deeper = scratch.members, scratch.deeper
-    delta = layout.scratch[worker, 2]
+    delta = layout.deltas[worker]
     total, level = 0.0, 0
     while True:
         if count == 1:
@@ -78,11 +92,11 @@ def continuation(store, layout, scratch, worker, row, layer, count, entropy):
             break
         scratch.pending[level], scratch.before[level] = entry, total
         level += 1
-        total += generative_change(store, layout, worker, row, layer, members, count)
+        total += generative_change(store, layout, scratch, delta, row, layer, count)
         if layer + 1 == layers.shape[0]:
             break
-        total += inference_change(store, layout, worker, row, layer, members, count, entropy)
-        changed = find_deeper(store, layers, scratch, row, layer + 1, delta)
+        total += inference_change(store, layout, scratch, delta, row, layer, count, entropy)
+        changed = collect_deeper(scratch, layers[layer + 1, SIZE])
         if changed == 0:
             break
         signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
@@ -90,12 +104,15 @@ def continuation(store, layout, scratch, worker, row, layer, count, entropy):
         logits = links[2 * layer + 1, LOGITS] + row * links[2 * layer + 1, STRIDE]
         for c in range(changed):
             k = deeper[c]
-            crossed = 0.0
-            if not entropy:
-                crossed -= float(store[logits + k]) + float(store[delta + k])
-            plain = links[2 * layer + 2, PLAIN] + k * links[2 * layer + 2, STRIDE]
+            crossed = 0.0 if entropy else -float(store[logits + k])
+            generative = links[2 * layer + 2, PLAIN] + k * links[2 * layer + 2, STRIDE]
+            inference = links[2 * layer + 1, PLAIN] + k
             for m in range(count):
-                crossed += store[signs + members[m]] * store[plain + members[m]]
+                i = members[m]
+                weight = float(store[generative + i])
+                if not entropy:
+                    weight -= store[inference + i * links[2 * layer + 1, STRIDE]]
+                crossed += store[signs + i] * weight
             total += store[deeper_signs + k] * crossed
         for c in range(changed):
             members[c] = deeper[c]
@@ -107,18 +124,72 @@ def continuation(store, layout, scratch, worker, row, layer, count, entropy):
 
 
 @njit
-def find_deeper(store, layers, scratch, row, layer, delta):
-    """The units of a layer whose thresholds `delta` crosses, into deeper."""
-    size, width = layers[layer, SIZE], layers[layer, WIDTH]
-    signs, margins = layers[layer, SIGNS] + row * width, layers[layer, MARGINS] + row * width
+def collect_deeper(scratch, size):
+    """The units whose bits are set in masks, into deeper."""
     count = 0
-    for begin in range(0, size, BLOCK):
-        mask = above_each(store, delta + begin, signs + begin, margins + begin)
+    for block in range((size + BLOCK - 1) // BLOCK):
+        mask = scratch.masks[block]
         while mask != 0:
-            scratch.deeper[count] = begin + lowest_bit(mask)
+            scratch.deeper[count] = block * BLOCK + lowest_bit(mask)
             mask &= mask - np.uint64(1)
             count += 1
     return count
+
+
+@njit
+def generative_change(store, layout, scratch, delta, row, layer, count):
+    """The first line of G_l for the set in members."""
+    links, members, link = layout.links, scratch.members, 2 * layer
+    signs = layout.layers[layer, SIGNS] + row * layout.layers[layer, WIDTH]
+    match = links[link, MATCH] + row * links[link, UNITS]
+    own = layout.layers[layer, NEXT] + row * layout.layers[layer, NEXT_STRIDE]
+    total = 0.0
+    for c in range(count):
+        k = members[c]
+        total += store[signs + k] * (float(store[match + k]) + float(store[own + k]))
+    chunk = blocks_within_range(store, links, link, members, count)
+    if chunk > 0:
+        return total - set_logarithm(store, links, link, row, signs, members, count, scratch.rows, chunk)
+    set_delta(store, links, link, signs, members, count, delta)
+    logits = links[link, LOGITS] + row * links[link, STRIDE]
+    return total - softplus_change(store, logits, delta, 1.0, links[link, TARGETS])
+
+
+@njit
+def inference_change(store, layout, scratch, delta, row, layer, count, entropy):
+    """The second line of G_l for the set in members, or the change of the entropy; masks say which targets change."""
+    links, layers, members, rows = layout.links, layout.layers, scratch.members, scratch.rows
+    link = 2 * layer + 1
+    signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
+    stride = links[link, STRIDE]
+    blocks = stride // BLOCK
+    stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
+    deeper = row * layers[layer + 1, WIDTH]
+    deeper_signs, thresholds = layers[layer + 1, SIGNS] + deeper, layers[layer + 1, THRESHOLDS] + deeper
+    in_one = blocks_within_range(store, links, link, members, count) >= blocks
+    total = 0.0
+    if in_one:
+        ups, taken_out = set_rows(store, links, link, signs, members, count, rows)
+        product = set_product_and_changes(
+            store, stay, move, rows, ups, count, blocks, deeper_signs, thresholds, scratch.masks
+        )
+        total = math.log(product) - taken_out
+    if entropy or not in_one:
+        set_delta(store, links, link, signs, members, count, delta)
+        logits = links[link, LOGITS] + row * stride
+        if in_one:
+            now = set_logit_means(store, stay, move, rows, 0, 0, blocks, logits, delta, 0)
+            return total + now - set_logit_means(store, stay, move, rows, ups, count, blocks, logits, delta, 1)
+        for block in range(blocks):
+            at, margins = block * BLOCK, layers[layer + 1, MARGINS] + deeper
+            scratch.masks[block] = above_each(store, delta + at, deeper_signs + at, margins + at)
+        if entropy:
+            return entropy_change(store, logits, delta, 1.0, links[link, TARGETS])
+        total = softplus_change(store, logits, delta, 1.0, links[link, TARGETS])
+    match = links[link, MATCH] + row * links[link, UNITS]
+    for c in range(count):
+        total -= store[signs + members[c]] * float(store[match + members[c]])
+    return total
 
 
 @njit

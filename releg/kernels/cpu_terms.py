@@ -22,24 +22,17 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from releg.kernels.simd import (
-    LANES,
-    add_scaled,
-    fill,
-    logit_means,
-    multiply,
-    row_products,
-    set_product,
-)
+from releg.kernels.simd import BLOCK, LANES, add_scaled, fill, row_products, set_logit_means, set_product
 
 # Columns of Layout.links. Row 2 l: from layer l to what it generates; row 2 l + 1: from layer l to the next deeper one.
-(UNITS, TARGETS, STRIDE, PLAIN, RATIO, TOP, TOTAL, LOGITS, STAY, MOVE, MATCH) = range(11)
-LINK_COLUMNS = 11
+(UNITS, TARGETS, STRIDE, PLAIN, RATIO, TOP, SPREAD, TOTAL, LOGITS, STAY, MOVE, MATCH) = range(12)
+LINK_COLUMNS = 12
 # Columns of Layout.layers
-(SIZE, SIGNS, MARGINS, WIDTH, OWN, OWN_STRIDE, NEXT, NEXT_STRIDE, ACROSS, REACH, TABLE) = range(11)
-LAYER_COLUMNS = 11
+(SIZE, SIGNS, MARGINS, THRESHOLDS, WIDTH, OWN, OWN_STRIDE, NEXT, NEXT_STRIDE, ACROSS, REACH, TABLE) = range(12)
+LAYER_COLUMNS = 12
 
 LIMIT = 64.0  # sum of |d| in one lane of a product: exp(64) is safe in float32, and exp(8 * 64) * FAR in float64
+SET_LIMIT = 512.0  # sum of |d| in all lanes of a product
 FAR = 1e80  # a product of products outside [1/FAR, FAR] is turned into its logarithm
 
 
@@ -48,7 +41,7 @@ class Layout(NamedTuple):
 
     links: Any  # (2 depth, LINK_COLUMNS) int64
     layers: Any  # (depth, LAYER_COLUMNS) int64
-    scratch: Any  # (workers, 5) int64: rows `up`, `down`, `delta` of one worker, then constant rows of ones and zeros
+    deltas: Any  # (workers,) int64: a row of numbers for each worker
 
 
 class Scratch(NamedTuple):
@@ -63,6 +56,8 @@ class Scratch(NamedTuple):
     hit_next: Any  # (hits,) int32 next hit of the same unit, or -1
     members: Any  # (H,) int32 a set of changed units, ascending
     deeper: Any  # (H,) int32 the set that follows from it
+    rows: Any  # (H,) int64 where the members' ratios are: units that are 0, then units that are 1
+    masks: Any  # (blocks,) uint64 which targets change
     slots: Any  # (2**n,) int32 hash table: an entry, or -1
     entries: Any  # (E, 4) int32 layer, start, count, slot
     values: Any  # (E,) float64 G of the entry's set
@@ -104,6 +99,12 @@ def entropy_change(store, logits, delta, scale, count):
 
 
 @njit
+def steps_of(links, link):
+    """Vectors that hold all targets; rows are padded further, to whole blocks."""
+    return (links[link, TARGETS] + LANES - 1) // LANES
+
+
+@njit
 def chunk_of(bound, steps):
     """How many vectors can be multiplied into each lane."""
     return steps if bound * steps <= LIMIT else max(1, int(LIMIT / bound))
@@ -118,7 +119,7 @@ def far(product):
 def multiply_units(store, links, link, row, signs, scratch, power):
     """For every unit: the softplus changes of its targets, times power (+1 or -1), into products and logs."""
     units, stride = links[link, UNITS], links[link, STRIDE]
-    steps, top, ratio = stride // LANES, links[link, TOP], links[link, RATIO]
+    steps, top, ratio = steps_of(links, link), links[link, TOP], links[link, RATIO]
     order, logs, products = scratch.order, scratch.logs, scratch.products
     for side in range(2):
         sign = 1 - 2 * side
@@ -175,21 +176,23 @@ def keep(scratch, i, product, logarithm, power):
 
 
 @njit
-def entropy_units(store, links, link, row, signs, scratch, ones, zeros):
+def entropy_units(store, links, link, row, signs, scratch):
     """For every unit: what turns the softplus changes of its targets into changes of their entropies, into logs."""
     stride, targets = links[link, STRIDE], links[link, TARGETS]
-    steps = stride // LANES
+    blocks = stride // BLOCK
     logits = links[link, LOGITS] + row * stride
     stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-    now = logit_means(store, logits, zeros, 1, stay, move, ones, ones, steps)
+    members, rows = scratch.members, scratch.rows
+    now = set_logit_means(store, stay, move, rows, 0, 0, blocks, logits, logits, 0)
     for i in range(links[link, UNITS]):
-        plain, ratio, sign = links[link, PLAIN] + i * stride, links[link, RATIO] + i * stride, store[signs + i]
-        if store[links[link, TOP] + i] > LIMIT:
+        plain, sign = links[link, PLAIN] + i * stride, store[signs + i]
+        members[0], rows[0] = i, links[link, RATIO] + i * stride
+        if blocks_within_range(store, links, link, members, 1) > 0:
+            ups = 1 if sign > 0 else 0
+            scratch.logs[i] += now - set_logit_means(store, stay, move, rows, ups, 1, blocks, logits, plain, sign)
+        else:
             scratch.logs[i] += entropy_change(store, logits, plain, float(sign), targets)
             scratch.logs[i] -= softplus_change(store, logits, plain, float(sign), targets)
-        else:
-            up, down = (ratio, ones) if sign > 0 else (ones, ratio)
-            scratch.logs[i] += now - logit_means(store, logits, plain, sign, stay, move, down, up, steps)
 
 
 @njit
@@ -203,89 +206,49 @@ def set_delta(store, links, link, signs, members, count, delta):
 
 
 @njit
-def set_bound(store, links, link, members, count):
-    bound = 0.0
+def set_rows(store, links, link, signs, members, count, rows):
+    """Where the members' ratios are, those counted up first; how many these are, and the sum of TOTAL of the others."""
+    stride, ratio, total = links[link, STRIDE], links[link, RATIO], links[link, TOTAL]
+    ups, downs, taken_out = 0, count, 0.0
+    for c in range(count):
+        k = members[c]
+        if store[signs + k] > 0:
+            rows[ups] = ratio + k * stride
+            ups += 1
+        else:
+            downs -= 1
+            rows[downs] = ratio + k * stride
+            taken_out += store[total + k]
+    return ups, taken_out
+
+
+@njit
+def blocks_within_range(store, links, link, members, count):
+    """How many blocks of targets one product of a set may span; 0: not even one."""
+    bound = spread = 0.0
     for c in range(count):
         bound += store[links[link, TOP] + members[c]]
-    return bound
+        spread += store[links[link, SPREAD] + members[c]]
+    blocks = links[link, STRIDE] // BLOCK
+    if spread <= SET_LIMIT:
+        return blocks if bound * blocks <= LIMIT else int(LIMIT / bound)
+    return min(blocks, int(SET_LIMIT / (BLOCK * bound)))
 
 
 @njit
-def set_ratios(store, links, link, signs, members, count, up, down):
-    """exp(d) = up / down of every target."""
+def set_logarithm(store, links, link, row, signs, members, count, rows, chunk):
+    """The softplus change of all targets, from products of `chunk` blocks."""
     stride = links[link, STRIDE]
-    steps = stride // LANES
-    fill(store, up, 1, steps)
-    fill(store, down, 1, steps)
-    for c in range(count):
-        k = members[c]
-        multiply(store, up if store[signs + k] > 0 else down, links[link, RATIO] + k * stride, steps)
-
-
-@njit
-def set_logarithm(store, links, link, row, signs, members, count, up, down, bound):
-    """The softplus change of all targets, from ratios within bounds."""
-    stride = links[link, STRIDE]
-    steps = stride // LANES
+    blocks = stride // BLOCK
     stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-    chunk = chunk_of(bound, steps)
-    product, total = 1.0, 0.0
-    for begin in range(0, steps, chunk):
-        at = begin * LANES
-        product *= set_product(store, stay + at, move + at, down + at, up + at, min(chunk, steps - begin))
-        if far(product):
-            total += math.log(product)
-            product = 1.0
-    for c in range(count):
-        if store[signs + members[c]] < 0:
-            total -= store[links[link, TOTAL] + members[c]]
-    return total + math.log(product)
-
-
-@njit
-def generative_change(store, layout, worker, row, layer, members, count):
-    """The first line of G_l(C)."""
-    links, signs = layout.links, layout.layers[layer, SIGNS] + row * layout.layers[layer, WIDTH]
-    up, down, delta = layout.scratch[worker, 0], layout.scratch[worker, 1], layout.scratch[worker, 2]
-    link = 2 * layer
-    match = links[link, MATCH] + row * links[link, UNITS]
-    above_it = layout.layers[layer, NEXT] + row * layout.layers[layer, NEXT_STRIDE]
-    total = 0.0
-    for c in range(count):
-        k = members[c]
-        total += store[signs + k] * (float(store[match + k]) + float(store[above_it + k]))
-    bound = set_bound(store, links, link, members, count)
-    if bound <= LIMIT:
-        set_ratios(store, links, link, signs, members, count, up, down)
-        return total - set_logarithm(store, links, link, row, signs, members, count, up, down, bound)
-    set_delta(store, links, link, signs, members, count, delta)
-    logits = links[link, LOGITS] + row * links[link, STRIDE]
-    return total - softplus_change(store, logits, delta, 1.0, links[link, TARGETS])
-
-
-@njit
-def inference_change(store, layout, worker, row, layer, members, count, entropy):
-    """The second line of G_l(C), or the change of the entropy; d is left in the worker's `delta`."""
-    links, signs = layout.links, layout.layers[layer, SIGNS] + row * layout.layers[layer, WIDTH]
-    up, down, delta = layout.scratch[worker, 0], layout.scratch[worker, 1], layout.scratch[worker, 2]
-    link = 2 * layer + 1
-    stride, targets = links[link, STRIDE], links[link, TARGETS]
-    logits = links[link, LOGITS] + row * stride
-    set_delta(store, links, link, signs, members, count, delta)
-    bound = set_bound(store, links, link, members, count)
-    if bound > LIMIT and entropy:
-        return entropy_change(store, logits, delta, 1.0, targets)
-    if bound > LIMIT:
-        total = softplus_change(store, logits, delta, 1.0, targets)
-    else:
-        set_ratios(store, links, link, signs, members, count, up, down)
-        total = set_logarithm(store, links, link, row, signs, members, count, up, down, bound)
-    if entropy:
-        stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-        ones, zeros, steps = layout.scratch[worker, 3], layout.scratch[worker, 4], stride // LANES
-        total -= logit_means(store, logits, delta, 1, stay, move, down, up, steps)
-        return total + logit_means(store, logits, zeros, 1, stay, move, ones, ones, steps)
-    match = links[link, MATCH] + row * links[link, UNITS]
-    for c in range(count):
-        total -= store[signs + members[c]] * float(store[match + members[c]])
+    ups, taken_out = set_rows(store, links, link, signs, members, count, rows)
+    if chunk >= blocks:
+        return math.log(set_product(store, stay, move, rows, ups, count, blocks)) - taken_out
+    total = -taken_out
+    for begin in range(0, blocks, chunk):
+        at = begin * BLOCK
+        product = set_product(store, stay + at, move + at, rows, ups, count, min(chunk, blocks - begin))
+        total += math.log(product)
+        for c in range(count):
+            rows[c] += chunk * BLOCK
     return total

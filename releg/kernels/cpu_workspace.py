@@ -11,7 +11,7 @@ from torch import Tensor
 
 from releg.kernels import cpu_terms as columns
 from releg.kernels.cpu_terms import LAYER_COLUMNS, LINK_COLUMNS, Layout, Scratch
-from releg.kernels.simd import BLOCK, LANES
+from releg.kernels.simd import BLOCK
 from releg.sbn import Path, SigmoidBeliefNet
 
 SETS = 4096  # changed sets remembered per row; more are evaluated again
@@ -71,10 +71,8 @@ class Workspace:
         for layer in range(depth):
             self._reserve_layer(store, layer)
         widest = round_up(max(shape.data_size, *shape.layers), BLOCK)
-        ones = store.reserve(1, widest, padding=1.0)
-        zeros = store.reserve(1, widest)
-        rows = [[store.reserve(1, widest) for _ in range(3)] + [ones, zeros] for _ in range(shape.workers)]
-        self.layout = Layout(self.links, self.layers, np.array(rows, dtype=np.int64))
+        deltas = [store.reserve(1, widest) for _ in range(shape.workers)]
+        self.layout = Layout(self.links, self.layers, np.array(deltas, dtype=np.int64))
         array, self.views = store.allocate(shape.dtype)
         self.array = array.numpy()
         self.scratch = [self._scratch() for _ in range(shape.workers)]
@@ -93,6 +91,7 @@ class Workspace:
             row[columns.OWN], row[columns.OWN_STRIDE] = store.reserve(rows, size), size
         else:
             row[columns.MARGINS] = store.reserve(rows, size, width, padding=torch.inf)
+            row[columns.THRESHOLDS] = store.reserve(rows, size, width, padding=torch.inf)
             row[columns.REACH] = store.reserve(1, size)
             above = self.layers[layer - 1]
             above[columns.ACROSS] = store.reserve(size, below, int(above[columns.WIDTH]))
@@ -100,14 +99,18 @@ class Workspace:
             self._reserve_link(store, 2 * layer - 1, below, size)
             row[columns.OWN], row[columns.OWN_STRIDE] = self.links[2 * layer - 1, [columns.LOGITS, columns.STRIDE]]
         if layer + 1 == len(shape.layers):
-            row[columns.NEXT], row[columns.NEXT_STRIDE] = store.reserve(1, size), 0  # the prior is the same for all rows
+            row[columns.NEXT], row[columns.NEXT_STRIDE] = (
+                store.reserve(1, size),
+                0,
+            )  # the prior is the same for all rows
 
     def _reserve_link(self, store: Store, link: int, units: int, targets: int) -> None:
-        rows, stride, row = self.shape.rows, round_up(targets, LANES), self.links[link]
+        rows, stride, row = self.shape.rows, round_up(targets, BLOCK), self.links[link]
         row[columns.UNITS], row[columns.TARGETS], row[columns.STRIDE] = units, targets, stride
         row[columns.PLAIN] = store.reserve(units, targets, stride)
         row[columns.RATIO] = store.reserve(units, targets, stride, padding=1.0)
         row[columns.TOP] = store.reserve(1, units)
+        row[columns.SPREAD] = store.reserve(1, units)
         row[columns.TOTAL] = store.reserve(1, units)
         row[columns.LOGITS] = store.reserve(rows, targets, stride)
         row[columns.STAY] = store.reserve(rows, targets, stride, padding=1.0)
@@ -125,6 +128,8 @@ class Workspace:
             np.zeros(widest),
             np.zeros(widest),
             *[np.zeros(size, dtype=np.int32) for size in integers],
+            rows=np.zeros(widest, dtype=np.int64),
+            masks=np.zeros(round_up(widest, BLOCK) // BLOCK, dtype=np.uint64),
             slots=np.full(1 << (2 * sets).bit_length(), -1, dtype=np.int32),
             entries=np.zeros((sets, 4), dtype=np.int32),
             values=np.zeros(sets),
@@ -149,7 +154,9 @@ class Workspace:
         view = [self.views.get(int(at)) for at in self.links[link]]
         plain = self.views[int(self.links[link, columns.PLAIN])].copy_(weight.T)  # (units, targets)
         torch.exp(plain, out=view[columns.RATIO])
-        torch.amax(plain.abs(), 1, out=self.views[int(self.links[link, columns.TOP])][0])
+        magnitude = plain.abs()
+        torch.amax(magnitude, 1, out=self.views[int(self.links[link, columns.TOP])][0])
+        torch.sum(magnitude, 1, out=self.views[int(self.links[link, columns.SPREAD])][0])
         torch.sum(plain, 1, out=self.views[int(self.links[link, columns.TOTAL])][0])
 
     def set_rows(self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], rows: slice) -> int:
@@ -169,6 +176,8 @@ class Workspace:
             self._set_tables(2 * layer - 1, own, z[rows], model.inference[layer].weight)
             margins = self.views[int(self.layers[layer, columns.MARGINS])][:count]
             torch.logit(noise, out=margins).sub_(own).mul_(signs).clamp_(min=0)
+            thresholds = self.views[int(self.layers[layer, columns.THRESHOLDS])][:count]
+            torch.mul(signs, margins, out=thresholds).exp_().mul_(signs)
         return count
 
     def _set_tables(self, link: int, logits: Tensor, values: Tensor, weight: Tensor) -> None:

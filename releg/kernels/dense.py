@@ -35,9 +35,7 @@ def flip_differences(
     return differences
 
 
-def _clamped_f(
-    model: SigmoidBeliefNet, path: Path, layer: int, pairs: Tensor, value: float, entropy: bool
-) -> Tensor:
+def _clamped_f(model: SigmoidBeliefNet, path: Path, layer: int, pairs: Tensor, value: float, entropy: bool) -> Tensor:
     """F of every (row, unit) pair with that unit of `layer` set to value and all deeper layers simulated anew."""
     rows, units = pairs.T
     x = path.x[rows]

@@ -9,6 +9,7 @@ array, `store`, at given offsets; `steps` counts vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -106,65 +107,141 @@ def row_products(typing: Any, store: Any, stay: Any, move: Any, rows: Any, steps
     return signature, codegen
 
 
+class _SetLoop:
+    """The loop over blocks of targets that all intrinsics on sets share; `each` sees every factor as it is made."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
+        self.builder = builder
+        self.vectors = _Vectors(context, builder, signature, args)
+        self.stay, self.move, self.up_count, self.count, self.blocks = (args[i] for i in (1, 2, 4, 5, 6))
+        self.members = context.make_array(signature.args[3])(context, builder, args[3]).data
+
+    def slots(self, start: float) -> list[Any]:
+        """One accumulator per vector of a block."""
+        value = self.vectors.constant(start)
+        slots = [cgutils.alloca_once_value(self.builder, value) for _ in range(BLOCK // LANES)]
+        for slot in slots:
+            self.builder.store(value, slot)  # the allocation may have been hoisted out of a loop
+        return slots
+
+    def run(self, each: Callable[[int, Any, Any, Any, Any], None], after: Callable[[Any], None]) -> Any:
+        """The product of all factors; each(part, position, up, down, factor), after(block)."""
+        builder, vectors = self.builder, self.vectors
+        products = self.slots(1.0)
+        with cgutils.for_range(builder, self.blocks) as loop:
+            offset = builder.mul(loop.index, ir.Constant(loop.index.type, BLOCK))
+            ups = self._rows(offset, ir.Constant(self.count.type, 0), self.up_count)
+            downs = self._rows(offset, self.up_count, self.count)
+            for part, (up, down) in enumerate(zip(ups, downs, strict=True)):
+                here = builder.add(offset, ir.Constant(offset.type, part * LANES))
+                kept = builder.fmul(vectors.load(builder.add(self.stay, here)), down)
+                factor = vectors.multiply_add(vectors.load(builder.add(self.move, here)), up, kept)
+                builder.store(builder.fmul(builder.load(products[part]), factor), products[part])
+                each(part, here, up, down, factor)
+            after(loop.index)
+        return self.total(products, builder.fmul)
+
+    def _rows(self, offset: Any, start: Any, stop: Any) -> list[Any]:
+        """Products of the rows start..stop at one block."""
+        builder, slots = self.builder, self.slots(1.0)
+        with cgutils.for_range_slice(builder, start, stop, ir.Constant(start.type, 1)) as (index, _):
+            row = builder.add(builder.load(builder.gep(self.members, [index])), offset)
+            for part, slot in enumerate(slots):
+                value = self.vectors.load(builder.add(row, ir.Constant(row.type, part * LANES)))
+                builder.store(builder.fmul(builder.load(slot), value), slot)
+        return [builder.load(slot) for slot in slots]
+
+    def total(self, slots: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
+        """All lanes of all accumulators combined, in float64."""
+        return reduce(combine, [self.vectors.fold(self.builder.load(slot), combine) for slot in slots])
+
+
 @intrinsic
 def set_product(
-    typing: Any, store: Any, stay: Any, move: Any, down: Any, up: Any, steps: Any
+    typing: Any, store: Any, stay: Any, move: Any, rows: Any, up_count: Any, count: Any, blocks: Any
 ) -> tuple[Any, Codegen]:
-    """Product over j of store[stay + j] * store[down + j] + store[move + j] * store[up + j], in float64."""
-    signature = types.float64(store, *[types.intp] * 5)
+    """Product over j of store[stay + j] * down_j + store[move + j] * up_j over whole blocks, in float64.
+
+    `rows` are offsets of rows of the store; up_j is the product of the first up_count of them, down_j of the others.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
-        vectors = _Vectors(context, builder, signature, args)
+        return _SetLoop(context, builder, signature, args).run(lambda *_: None, lambda _: None)
 
-        def update(offset: Any, products: list[Any]) -> list[Any]:
-            stay, move, down, up = (vectors.load(builder.add(at, offset)) for at in args[1:5])
-            return [builder.fmul(products[0], vectors.multiply_add(move, up, builder.fmul(stay, down)))]
-
-        return vectors.fold(vectors.accumulate(1.0, 1, args[5], update)[0], builder.fmul)
-
-    return signature, codegen
+    return types.float64(store, types.intp, types.intp, rows, types.intp, types.intp, types.intp), codegen
 
 
 @intrinsic
-def logit_means(
-    typing: Any, store: Any, logits: Any, delta: Any, sign: Any, stay: Any, move: Any, down: Any, up: Any, steps: Any
+def set_product_and_changes(
+    typing: Any,
+    store: Any,
+    stay: Any,
+    move: Any,
+    rows: Any,
+    up_count: Any,
+    count: Any,
+    blocks: Any,
+    signs: Any,
+    thresholds: Any,
+    masks: Any,
 ) -> tuple[Any, Codegen]:
-    """Sum over j of (logits + sign * delta) * mean, mean = move * up / (stay * down + move * up), in float64."""
-    signature = types.float64(store, types.intp, types.intp, store.dtype, *[types.intp] * 5)
+    """As set_product; and bit j of masks, one number per block: sign_j * up_j > threshold_j * down_j."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
-        vectors = _Vectors(context, builder, signature, args)
-        sign = vectors.spread(args[3])
+        loop = _SetLoop(context, builder, signature, args)
+        masks = context.make_array(signature.args[9])(context, builder, args[9]).data
+        i64, bits = ir.IntType(64), []
 
-        def update(offset: Any, sums: list[Any]) -> list[Any]:
-            positions = (args[1], args[2], *args[4:8])
-            logits, delta, stay, move, down, up = (vectors.load(builder.add(at, offset)) for at in positions)
-            on = builder.fmul(move, up)
-            mean = builder.fdiv(on, vectors.multiply_add(stay, down, on))
-            return [vectors.multiply_add(vectors.multiply_add(sign, delta, logits), mean, sums[0])]
+        def each(part: int, here: Any, up: Any, down: Any, factor: Any) -> None:
+            signs, thresholds = (loop.vectors.load(builder.add(at, here)) for at in args[7:9])
+            crossed = builder.fcmp_ordered(">", builder.fmul(signs, up), builder.fmul(thresholds, down))
+            byte = builder.zext(builder.bitcast(crossed, ir.IntType(LANES)), i64)
+            bits.append(builder.shl(byte, ir.Constant(i64, part * LANES)))
 
-        return vectors.fold(vectors.accumulate(0.0, 1, args[8], update)[0], builder.fadd)
+        def after(block: Any) -> None:
+            builder.store(reduce(builder.or_, bits), builder.gep(masks, [block]))
 
-    return signature, codegen
+        return loop.run(each, after)
+
+    positions = [types.intp] * 5
+    return types.float64(store, types.intp, types.intp, rows, *positions, masks), codegen
 
 
 @intrinsic
-def multiply(typing: Any, store: Any, to: Any, by: Any, steps: Any) -> tuple[Any, Codegen]:
-    """store[to + j] *= store[by + j]."""
-    signature = types.void(store, types.intp, types.intp, types.intp)
+def set_logit_means(
+    typing: Any,
+    store: Any,
+    stay: Any,
+    move: Any,
+    rows: Any,
+    up_count: Any,
+    count: Any,
+    blocks: Any,
+    logits: Any,
+    delta: Any,
+    sign: Any,
+) -> tuple[Any, Codegen]:
+    """Sum over j of (logits + sign * delta) * mean of the targets after the flips, in float64.
+
+    The mean is store[move + j] * up_j over the factor of set_product.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
-        vectors = _Vectors(context, builder, signature, args)
+        loop = _SetLoop(context, builder, signature, args)
+        vectors, sums = loop.vectors, loop.slots(0.0)
+        sign = vectors.spread(args[9])
 
-        def update(offset: Any, _: list[Any]) -> list[Any]:
-            to, by = (builder.add(at, offset) for at in args[1:3])
-            vectors.store(builder.fmul(vectors.load(to), vectors.load(by)), to)
-            return []
+        def each(part: int, here: Any, up: Any, down: Any, factor: Any) -> None:
+            move, logits, delta = (vectors.load(builder.add(at, here)) for at in (args[2], args[7], args[8]))
+            mean = builder.fdiv(builder.fmul(move, up), factor)
+            logit = vectors.multiply_add(sign, delta, logits)
+            builder.store(vectors.multiply_add(logit, mean, builder.load(sums[part])), sums[part])
 
-        vectors.accumulate(0.0, 0, args[3], update)
-        return context.get_dummy_value()
+        loop.run(each, lambda _: None)
+        return loop.total(sums, builder.fadd)
 
-    return signature, codegen
+    positions = [types.intp] * 5
+    return types.float64(store, types.intp, types.intp, rows, *positions, store.dtype), codegen
 
 
 @intrinsic

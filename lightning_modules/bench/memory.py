@@ -1,0 +1,99 @@
+"""Peak memory of a training step, each measured in a process of its own that has done nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from lightning_modules.bench.steps import Problem, make_step
+from lightning_modules.sbn_module import DATA_SIZE
+from releg.sbn import SigmoidBeliefNet
+
+LINUX = sys.platform == "linux"
+METHOD = (
+    "growth of a fresh process's resident memory during its first two steps, over what it held with weights and one "
+    "batch in place: gradients, optimiser state, activations and the engine's own store. Libraries are warmed up on a "
+    "tiny net before. "
+) + (
+    "Linux's high-water mark (VmHWM), reset just before the first step"
+    if LINUX
+    else "From the process's maximum (ru_maxrss), which cannot be reset here, so that it may come out too low"
+)
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process of its own is asked; arrays, since tensors would travel through shared memory."""
+
+    name: str
+    layers: tuple[int, ...]
+    weights: dict[str, Array]
+    x: Array
+    threads: int
+    seed: int
+
+
+def peak_mib(name: str, problem: Problem, x: Tensor) -> float | None:
+    """MiB that two steps on x need; None if it cannot be measured here or the process died of it."""
+    weights = {key: value.numpy() for key, value in problem.weights.items()}
+    request = Request(name, problem.layers, weights, x.numpy(), problem.threads, problem.seed)
+    context = multiprocessing.get_context("forkserver" if LINUX else "spawn")
+    if LINUX:
+        context.set_forkserver_preload(["lightning_modules.cli", __name__])  # imports once, forks without threads
+    try:
+        with ProcessPoolExecutor(1, mp_context=context) as process:
+            return process.submit(measure, request).result()
+    except BrokenProcessPool:
+        return None
+
+
+def measure(request: Request) -> float | None:
+    """The measurement, in its own process."""
+    torch.set_num_threads(request.threads)
+    x = torch.from_numpy(request.x.copy())
+    tiny = (2,) * len(request.layers)
+    make_step(request.name, Problem(tiny, SigmoidBeliefNet(DATA_SIZE, tiny).state_dict(), request.threads, 0))(x)
+    weights = {key: torch.from_numpy(value.copy()) for key, value in request.weights.items()}
+    step = make_step(request.name, Problem(request.layers, weights, request.threads, request.seed))
+    gc.collect()
+    peak = watch_peak()
+    step(x)
+    step(x)
+    grown = peak()
+    return None if grown is None else round(grown / 2**20, 1)
+
+
+def watch_peak() -> Callable[[], int | None]:
+    """Begin to watch; call the answer for the growth, in bytes, up to the peak since."""
+    if LINUX:
+        ctypes.CDLL(None).malloc_trim(0)  # memory that is free already must not hide what the step takes
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+        before = _status("VmRSS")
+        return lambda: _status("VmHWM") - before
+    try:
+        import resource
+    except ImportError:  # Windows
+        return lambda: None
+    unit = 1 if sys.platform == "darwin" else 1024
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return lambda: (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) * unit
+
+
+def _status(field: str) -> int:
+    """A size from /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))

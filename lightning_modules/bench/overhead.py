@@ -1,0 +1,153 @@
+"""What the Trainer costs: steps per second of `releg fit` against a bare loop of the same step on the same data."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from lightning_modules.bench.rounds import quartiles
+from lightning_modules.bench.steps import OWN, TrainingStep, available, module_for
+from lightning_modules.bench.table import Bench, Row, endless
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.cli import RelegCLI, find_configs
+from lightning_modules.console import say
+from lightning_modules.sbn_module import SBNModule
+
+LAYERS = (200, 200)
+WARM_UP = 30  # steps before the clock starts, in both loops
+CONFIGS = {  # what `releg fit` is told for each estimator
+    "lr": ["--config", "estimator/likelihood_ratio.yaml"],
+    "crn_cpu": ["--config", "estimator/common_random_numbers.yaml", "--model.estimator.init_args.engine", "cpu"],
+}
+
+
+class Stopwatch(pl.Callback):
+    """Steps per second from the end of step `first` to the end of step `last`."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first = first
+        self.last = last
+        self._started = 0.0
+        self.rate = 0.0
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Start or stop."""
+        self.tick(trainer.global_step)
+
+    def tick(self, step: int) -> None:
+        """Take note that a step has ended."""
+        if step == self.first:
+            self._started = time.perf_counter()
+        elif step == self.last:
+            self.rate = (self.last - self.first) / (time.perf_counter() - self._started)
+
+
+class TimedCLI(RelegCLI):
+    """`releg fit` with its own loggers and callbacks, without what comes before and after training.
+
+    Args:
+        arguments: of the command.
+        data: to train on; read already.
+        watch: times the steps.
+    """
+
+    def __init__(self, arguments: list[str], data: BinarizedMNIST, watch: Stopwatch) -> None:
+        self.data = data
+        self.watch = watch
+        super().__init__(
+            SBNModule,
+            BinarizedMNIST,
+            save_config_callback=None,
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            args=find_configs(arguments),
+        )
+
+    def fit(self, model: SBNModule, **kwargs: Any) -> None:
+        """Train only."""
+        callbacks: list[pl.Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        callbacks.append(self.watch)
+        self.trainer.fit(model, datamodule=self.data)
+
+
+def trainer_rate(name: str, bench: Bench, steps: int) -> float:
+    """Steps per second through the Trainer, validation off."""
+    watch = Stopwatch(WARM_UP, WARM_UP + steps)
+    with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
+        arguments = [
+            *("fit", "--config", "base.yaml", *CONFIGS[name]),
+            *("--model.layers", str(list(LAYERS)), "--seed_everything", str(bench.seed), "--results_dir", folder),
+            *("--trainer.max_steps", str(watch.last), "--trainer.limit_val_batches", "0"),
+            *("--trainer.accelerator", "cpu"),
+        ]
+        if name == "crn_cpu":
+            arguments += ["--model.estimator.init_args.threads", str(bench.threads)]
+        TimedCLI(arguments, bench.data, watch)
+    bench.data.trainer = None  # whoever asks next gets the stream from its beginning
+    return watch.rate
+
+
+def bare_rate(name: str, bench: Bench, steps: int) -> float:
+    """Steps per second of a loop that only fetches batches and takes steps."""
+    module = module_for(LAYERS, OWN[name](bench.threads), bench.initial_weights(LAYERS), bench.seed)
+    step = TrainingStep(module, bench.seed)
+    watch = Stopwatch(WARM_UP, WARM_UP + steps)
+    batches: Iterator[Tensor] = endless(bench.data)
+    for number in range(1, watch.last + 1):
+        step(next(batches))
+        watch.tick(number)
+    return watch.rate
+
+
+def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
+    """One row per estimator; bare loop and Trainer take turns, the first one changing."""
+    rows: list[Row] = []
+    for name in available(tuple(CONFIGS)):
+        say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
+        bare, trainer = [], []
+        for repetition in range(repetitions):
+            ways = [(bare, bare_rate), (trainer, trainer_rate)]
+            for rates, rate in ways if repetition % 2 == 0 else reversed(ways):
+                rates.append(rate(name, bench, steps))
+        rows.append(
+            {
+                "architecture": "-".join(str(size) for size in reversed(LAYERS)),
+                "estimator": name,
+                **overhead_columns(bare, trainer),
+                "steps": steps,
+            }
+        )
+    return rows
+
+
+def overhead_columns(bare: Sequence[float], trainer: Sequence[float]) -> Row:
+    """Medians over repetitions; what is lost is taken within each."""
+    lost = [1 - slow / fast for fast, slow in zip(bare, trainer, strict=True)]
+    return {
+        "bare_steps_per_second": round(statistics.median(bare), 2),
+        "trainer_steps_per_second": round(statistics.median(trainer), 2),
+        "lost": round(statistics.median(lost), 4),
+        "lost_quartiles": quartiles(lost),
+        "repetitions": len(lost),
+    }
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """A trial run has nothing to say about its progress."""
+    logger = logging.getLogger("releg")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,108 @@
+"""Timing in rounds: every estimator takes a turn in each, so that a slow minute of the machine meets all of them."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from lightning_modules.bench.steps import TrainingStep
+
+REFERENCE = "lr"
+SLOW_SECONDS = 0.25  # a step that takes longer is timed alone, in few rounds
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How much to measure."""
+
+    rounds: int
+    steps: int  # timed per turn; one more before them is discarded
+    slow_rounds: int  # rounds in which slow estimators take part, with one step each
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One estimator's part of a round."""
+
+    seconds: float  # median of its steps
+    parts: Mapping[str, float]  # of that, medians by what they were spent on
+
+
+Rounds = list[dict[str, Turn]]
+
+
+def interleave(
+    steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], schedule: Schedule, seed: int
+) -> Rounds:
+    """Turns by round and estimator. All see the same batches from the same weights; their order changes by round."""
+    slow = {name for name, step in steps.items() if warm_up(step, batches[0]) and name != REFERENCE}
+    slow_rounds = {index * schedule.rounds // schedule.slow_rounds for index in range(schedule.slow_rounds)}
+    order = random.Random(seed)
+    rounds: Rounds = []
+    for number in range(schedule.rounds):
+        names = [name for name in steps if name not in slow or number in slow_rounds]
+        order.shuffle(names)
+        first = number * (schedule.steps + 1)
+        mine = [batches[(first + k) % len(batches)] for k in range(schedule.steps + 1)]
+        rounds.append({name: turn(steps[name], mine[:1] if name in slow else mine) for name in names})
+    return rounds
+
+
+def warm_up(step: TrainingStep, x: Tensor) -> bool:
+    """Compile and allocate; answers whether the step is a slow one, found out on a part of the batch if possible."""
+    part = x[: math.ceil(len(x) / 10)]
+    step(part)
+    if seconds_of(step, part) > SLOW_SECONDS / 2:
+        return True
+    step(x)
+    return seconds_of(step, x) > SLOW_SECONDS
+
+
+def turn(step: TrainingStep, batches: Sequence[Tensor]) -> Turn:
+    """Steps on these batches from the step's own weights; if there are several, the first only warms the caches."""
+    step.restore()
+    times, parts = [], []
+    for x in batches:
+        times.append(seconds_of(step, x))
+        parts.append(step.parts)
+    kept = slice(1 if len(times) > 1 else 0, None)
+    medians = {name: statistics.median(each[name] for each in parts[kept]) for name in parts[0]}
+    return Turn(statistics.median(times[kept]), medians)
+
+
+def seconds_of(step: TrainingStep, x: Tensor) -> float:
+    """Wall-clock seconds of one step."""
+    start = time.perf_counter()
+    step(x)
+    return time.perf_counter() - start
+
+
+def summary(rounds: Rounds, name: str) -> dict[str, object]:
+    """An estimator's columns: medians over its rounds, with quartiles, of its time and of its ratio to LR's."""
+    taken = [each for each in rounds if name in each]
+    times = [1000 * each[name].seconds for each in taken]
+    ratios = [each[name].seconds / each[REFERENCE].seconds for each in taken]
+    parts = {
+        part: round(1000 * statistics.median(each[name].parts[part] for each in taken), 3)
+        for part in taken[0][name].parts
+    }
+    return {
+        "ms_per_step": round(statistics.median(times), 3),
+        "ms_quartiles": quartiles(times),
+        "ratio_to_lr": round(statistics.median(ratios), 3),
+        "ratio_quartiles": quartiles(ratios),
+        "rounds": len(taken),
+        "ms_parts": parts,
+    }
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """Lower and upper."""
+    return [round(float(value), 3) for value in np.percentile(values, (25, 75))]

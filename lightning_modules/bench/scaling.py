@@ -1,0 +1,61 @@
+"""How the cost of a step grows with units per layer and with depth, and the exponents of that growth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lightning_modules.bench.steps import SCALABLE, available
+from lightning_modules.bench.table import Bench, Row
+from lightning_modules.console import say
+
+DEPTH = 2  # of the nets whose units per layer vary
+UNITS = 200  # per layer of the nets whose depth varies
+
+
+def measure_scaling(bench: Bench, units: Sequence[int], depths: Sequence[int]) -> list[Row]:
+    """One row per size and estimator, at initial weights."""
+    sizes = [("units", size, DEPTH) for size in units] + [("depth", UNITS, depth) for depth in depths]
+    names = available(SCALABLE)
+    rows: list[Row] = []
+    for study, size, depth in sizes:
+        problem = bench.problem((size,) * depth)
+        say(f"growth with {study}: SBN({problem.architecture})")
+        for name, columns in bench.time(names, problem).items():
+            rows.append(
+                {"study": study, "units": size, "depth": depth, "weights": "initial", "estimator": name, **columns}
+            )
+    return rows
+
+
+def exponents(rows: Sequence[Row]) -> list[Row]:
+    """For each study and estimator the slopes of log time and of log ratio to LR against log size."""
+    answer: list[Row] = []
+    for study, name in dict.fromkeys((str(row["study"]), str(row["estimator"])) for row in rows):
+        mine = [row for row in rows if (row["study"], row["estimator"]) == (study, name)]
+        sizes = [_number(row, study) for row in mine]
+        if len(set(sizes)) < 2:
+            continue
+        answer.append(
+            {
+                "study": study,
+                "estimator": name,
+                "from": min(sizes),
+                "to": max(sizes),
+                "exponent": slope(sizes, [_number(row, "ms_per_step") for row in mine]),
+                "exponent_of_ratio": slope(sizes, [_number(row, "ratio_to_lr") for row in mine]),
+            }
+        )
+    return answer
+
+
+def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Least-squares exponent a of values = c * sizes**a."""
+    return round(float(np.polyfit(np.log(sizes), np.log(values), 1)[0]), 3)
+
+
+def _number(row: Row, column: str) -> float:
+    value = row[column]
+    assert isinstance(value, (int, float))
+    return value

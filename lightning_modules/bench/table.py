@@ -1,0 +1,104 @@
+"""The main table: time and memory of a step for every architecture, at initial and at trained weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lightning_modules.bench.memory import peak_mib
+from lightning_modules.bench.rounds import Schedule, interleave, summary
+from lightning_modules.bench.steps import Problem, TrainingStep, Weights, available, make_step, module_for
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.console import say
+from lightning_modules.sbn_module import DATA_SIZE
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+
+Row = dict[str, object]
+BATCHES = 20  # training batches kept at hand for timing
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all measurements share."""
+
+    data: BinarizedMNIST
+    batches: Sequence[Tensor]  # (B, 784) each
+    schedule: Schedule
+    threads: int
+    seed: int
+
+    def problem(self, layers: tuple[int, ...], weights: Weights | None = None) -> Problem:
+        """At these weights, or at the initial ones."""
+        return Problem(layers, weights or self.initial_weights(layers), self.threads, self.seed)
+
+    def initial_weights(self, layers: tuple[int, ...]) -> Weights:
+        """As a run with this seed starts."""
+        module = module_for(layers, CommonRandomNumbers(), None, self.seed)
+        return {**copy_of(module.model.state_dict()), "mean": self.data.mean}
+
+    def time(self, names: Sequence[str], problem: Problem) -> dict[str, Row]:
+        """Each estimator's time and its ratio to LR's."""
+        steps = {name: make_step(name, problem) for name in names}
+        rounds = interleave(steps, self.batches, self.schedule, self.seed)
+        return {name: summary(rounds, name) for name in names}
+
+
+def first_batches(data: BinarizedMNIST, count: int = BATCHES) -> list[Tensor]:
+    """The first whole training batches of the data's seed."""
+    batches = zip(range(count), data.train_dataloader(), strict=False)
+    return [x for _, x in batches if len(x) == data.batch_size]
+
+
+def train(bench: Bench, layers: tuple[int, ...], steps: int) -> Weights:
+    """Weights after that many steps of common random numbers, as `releg fit` would take them."""
+    estimator = CommonRandomNumbers(engine="auto", threads=bench.threads)
+    step = TrainingStep(module_for(layers, estimator, bench.initial_weights(layers), bench.seed), bench.seed)
+    for _, x in zip(range(steps), endless(bench.data), strict=False):
+        step(x)
+    return copy_of(step.module.model.state_dict())
+
+
+def endless(data: BinarizedMNIST) -> Iterator[Tensor]:
+    """Training batches without end."""
+    loader = data.train_dataloader()
+    while True:
+        yield from loader
+
+
+def copy_of(state: dict[str, Tensor]) -> Weights:
+    """Weights that further training leaves alone."""
+    return {name: value.detach().clone() for name, value in state.items()}
+
+
+def measure_table(bench: Bench, architectures: Sequence[tuple[int, ...]], train_steps: int) -> list[Row]:
+    """The rows of bench.json."""
+    rows = []
+    for layers in architectures:
+        say(f"SBN({bench.problem(layers).architecture}): training {train_steps} steps, then timing and memory")
+        trained = train(bench, layers, train_steps)
+        for weights, steps, state in (("initial", 0, None), ("trained", train_steps, trained)):
+            rows += _rows(bench, bench.problem(layers, state), {"weights": weights, "trained_steps": steps})
+    return rows
+
+
+def _rows(bench: Bench, problem: Problem, weights: Row) -> list[Row]:
+    names = available()
+    times = bench.time(names, problem)
+    x = bench.batches[0]
+    assert x.shape[1] == DATA_SIZE
+    assert x.dtype == torch.float32
+    shared = {"batch_size": len(x), "threads": bench.threads, "seed": bench.seed}
+    return [
+        {
+            "architecture": problem.architecture,
+            **weights,
+            "estimator": name,
+            **times[name],
+            "peak_mib": peak_mib(name, problem, x),
+            **shared,
+        }
+        for name in names
+    ]

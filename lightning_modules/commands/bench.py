@@ -1,0 +1,230 @@
+"""releg bench: what a training step costs with each estimator, in time and memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from lightning_modules import cli, run_folder
+from lightning_modules.bench.memory import METHOD
+from lightning_modules.bench.overhead import WARM_UP, measure_overhead
+from lightning_modules.bench.rounds import Schedule
+from lightning_modules.bench.scaling import exponents, measure_scaling
+from lightning_modules.bench.steps import missing
+from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.console import say
+from releg.report import bench as report
+
+TABLE_1 = ((200, 200), (200, 200, 200), (200, 200, 200, 200), (256, 128, 64, 32))  # layers, shallow first
+
+DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU.
+
+Estimators take turns within each round, and each is compared with LR (lr) in the same round, at initial weights and at
+weights after some thousand steps. Then the growth of the cost with units per layer and with depth, and what the Trainer
+costs. Writes bench.json (one row per architecture, weights and estimator), bench_studies.json (growth, Trainer, and
+what the run was), bench.md and bench.png."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured unless an option says otherwise."""
+
+    rounds: int
+    steps: int  # timed per turn
+    slow_rounds: int
+    train_steps: int
+    units: tuple[int, ...]
+    depths: tuple[int, ...]
+    overhead_steps: int
+    overhead_repetitions: int
+
+
+FULL = Effort(40, 5, 8, 3000, (50, 100, 200, 400, 800), (1, 2, 3, 4, 5, 6), 500, 6)
+QUICK = Effort(6, 3, 1, 300, (50, 200, 400), (1, 2, 4), 120, 2)
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what argparse would print below a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """One sentence."""
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def build_parser() -> Parser:
+    """All options."""
+    parser = Parser("releg bench", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    names = " ".join("-".join(str(size) for size in reversed(layers)) for layers in TABLE_1)
+    add(
+        "--architectures",
+        nargs="+",
+        type=architecture,
+        default=list(TABLE_1),
+        metavar="SIZES",
+        help=f"units per layer, deepest first; default: {names}",
+    )
+    add("--quick", action="store_true", help="a rough answer in less than 3 minutes on 2 cores")
+    add("--batch-size", type=at_least(1), default=100, metavar="N", help="images per step; default: 100")
+    add("--threads", type=at_least(1), default=cores(), metavar="N", help="default: all cores this process may use")
+    add("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    add("--seed", type=int, default=0, help="of weights, batches and noise; default: 0")
+    add("--rounds", type=at_least(1), metavar="N", help=f"default: {either('rounds')}")
+    add(
+        "--train-steps", type=at_least(1), metavar="N", help=f"to the trained weights; default: {either('train_steps')}"
+    )
+    add("--units", nargs="*", type=at_least(1), metavar="N", help="units per layer at depth 2; default: 50 to 800")
+    add("--depths", nargs="*", type=at_least(1), metavar="N", help="at 200 units per layer; default: 1 to 6")
+    add(
+        "--overhead-steps",
+        type=at_least(0),
+        metavar="N",
+        help=f"through the Trainer, none with 0; default: {either('overhead_steps')}",
+    )
+    return parser
+
+
+def either(setting: str) -> str:
+    """A default, and the one of --quick."""
+    return f"{getattr(FULL, setting)}, quick {getattr(QUICK, setting)}"
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def architecture(text: str) -> tuple[int, ...]:
+    """32-64-128-256, deepest first -> (256, 128, 64, 32), shallow first."""
+    sizes = text.split("-")
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}, expected units per layer joined by hyphens, deepest first; write for example 32-64-128-256"
+        )
+    return tuple(int(size) for size in reversed(sizes))
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    """Reads whole numbers from `low` on."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least {low}")
+        return int(text)
+
+    return read
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print and write; answers with the exit code."""
+    cli._quieten()
+    try:
+        options = build_parser().parse_args(argv)
+        run(options)
+    except SystemExit as end:  # --help
+        return int(end.code or 0)
+    except (ValueError, OSError, FloatingPointError) as error:
+        print(f"releg bench: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def run(options: argparse.Namespace) -> None:
+    """The command on parsed options."""
+    effort = chosen_effort(options)
+    prepare_output(options.output)
+    data = BinarizedMNIST(batch_size=options.batch_size, seed=options.seed)
+    data.prepare_data()
+    with limited_threads(options.threads):
+        about = run_folder.provenance() | {"load_at_start": load()}
+        schedule = Schedule(effort.rounds, effort.steps, min(effort.slow_rounds, effort.rounds))
+        bench = Bench(data, first_batches(data), schedule, options.threads, options.seed)
+        rows = measure_table(bench, dict.fromkeys(options.architectures), effort.train_steps)
+        scaling = measure_scaling(bench, effort.units, effort.depths)
+        repetitions = effort.overhead_repetitions
+        overhead = measure_overhead(bench, effort.overhead_steps, repetitions) if effort.overhead_steps else []
+        about |= {"load_at_end": load()}
+    about |= {
+        "batch_size": options.batch_size,
+        "threads": options.threads,
+        "seed": options.seed,
+        "train_steps": effort.train_steps,
+        "data_sha256": data.checksum,
+        "memory": METHOD,
+        "overhead_warm_up": WARM_UP,
+        "notes": list(missing().values()),
+    }
+    studies = {"run": about, "scaling": scaling, "exponents": exponents(scaling), "overhead": overhead}
+    commit = {"commit": about["commit"]}
+    write(options.output, [row | commit for row in rows], studies)
+
+
+def write(folder: Path, rows: list[Row], studies: dict[str, object]) -> None:
+    """Numbers, then the report made from them."""
+    for name, content in ((report.ROWS, rows), (report.STUDIES, studies)):
+        run_folder.write_atomically(folder / name, json.dumps(content, indent=2) + "\n")
+    written = report.write(folder)
+    print(written[0].read_text())
+    say(f"written to {', '.join(str(path) for path in [folder / report.ROWS, folder / report.STUDIES, *written])}")
+
+
+def chosen_effort(options: argparse.Namespace) -> Effort:
+    """The preset, with what options change."""
+    preset = QUICK if options.quick else FULL
+
+    def choose(name: str) -> int:
+        value = getattr(options, name)
+        return getattr(preset, name) if value is None else value
+
+    def choose_sizes(name: str) -> tuple[int, ...]:
+        values: Sequence[int] | None = getattr(options, name)
+        return getattr(preset, name) if values is None else tuple(sorted(set(values)))
+
+    return Effort(
+        rounds=choose("rounds"),
+        steps=preset.steps,
+        slow_rounds=preset.slow_rounds,
+        train_steps=choose("train_steps"),
+        units=choose_sizes("units"),
+        depths=choose_sizes("depths"),
+        overhead_steps=choose("overhead_steps"),
+        overhead_repetitions=preset.overhead_repetitions,
+    )
+
+
+def prepare_output(folder: Path) -> None:
+    """Find out now, not after half an hour, that the folder cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        run_folder.write_atomically(folder / ".bench-trial", "")
+        (folder / ".bench-trial").unlink()
+    except OSError as error:
+        raise OSError(
+            f"--output is {folder}, expected a folder that can be written ({error.strerror}); name another one"
+        ) from error
+
+
+def load() -> float | None:
+    """Load average of the last minute."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Torch's own threads, for the time of the measurement; the cpu engine is told by its argument."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

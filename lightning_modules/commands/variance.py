@@ -1,0 +1,200 @@
+"""releg variance: gradient variance of any list of estimators at the weights of a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
+from lightning_modules.run_folder import load_run, write_atomically
+from lightning_modules.variance_csv import csv_text, rows_of
+from releg.estimators.base import Estimator
+from releg.moments import Number
+from releg.variance import GradientVariances, measure
+
+SHIPPED = Path(__file__).parents[1] / "configs" / "estimator"
+REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
+COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")
+
+DESCRIPTION = f"""Variance of the gradient w.r.t. the mean of every Bernoulli unit, at a checkpoint's weights.
+
+Averaged over the units of each layer, layer 1 being next to x, with standard errors over images:
+  within          over samples, for the same image
+  between         of the expected gradient over images
+  total           within + between
+  exact_within    of likelihood ratios: each unit's own noise integrated out, so that rare events count in full
+  optimal_within  the same with the best constant per unit and image added to the baseline
+Ratios are those of the within-image variance to that of {REFERENCE}: the exact one if there is one."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options."""
+    parser = argparse.ArgumentParser(
+        "releg variance", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--ckpt", type=Path, required=True, metavar="PATH", help="checkpoint in the folder of its run")
+    add(
+        "--estimators",
+        nargs="+",
+        default=["likelihood_ratio", REFERENCE],
+        metavar="NAME",
+        help=f"shipped estimators ({', '.join(shipped_names())}) or YAML files like theirs; "
+        "default: likelihood_ratio common_random_numbers",
+    )
+    add("--num-images", type=int, default=100, metavar="N", help="first N training images; default: 100")
+    add("--samples-per-image", type=int, default=1000, metavar="S", help="estimates per image; default: 1000")
+    add(
+        "--baseline-steps",
+        type=int,
+        default=2000,
+        metavar="K",
+        help="an estimator that is not the run's own has its baselines trained for K mini-batches of training images "
+        "first, the weights standing still; default: 2000",
+    )
+    add("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: that of the run")
+    add(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="a table if it ends in .md, else CSV; default: grad_variance-<checkpoint>.csv beside the checkpoint",
+    )
+    add("--seed", type=int, default=0, help="of the noise; default: 0")
+    return parser
+
+
+def shipped_names() -> list[str]:
+    """Names of the estimators that come with the project."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print and write; answers with the exit code."""
+    try:
+        run(build_parser().parse_args(argv))
+    except SystemExit as end:  # argparse has said what was wrong
+        return int(end.code or 0)
+    except (ValueError, OSError, FloatingPointError) as error:
+        print(f"releg variance: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def run(options: argparse.Namespace) -> None:
+    """The command on parsed options."""
+    _check(options)
+    others = {Path(name).stem: read_estimator(name) for name in options.estimators}
+    output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
+    module, data = load_run(options.ckpt)
+    step = int(load_checkpoint(options.ckpt)["global_step"])
+    images = training_images(_data_in(options.data_dir, data), options.seed)
+    asked = prepare(others, module.estimator, module.model, images, options.baseline_steps, options.seed)
+    count = options.num_images
+    with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
+        results = measure(asked, module.model, images[:count], options.samples_per_image, options.seed, progress)
+    own = [name for name, estimator in asked.items() if estimator is module.estimator]
+    title = (
+        f"{module.model} after {step} steps with {name_of(module.estimator)}: variance of the gradient w.r.t. the "
+        f"means, {count} images, {options.samples_per_image} samples each"
+    )
+    text = f"{title}\n\n{table(results)}\n{_footnote(asked, own, options)}"
+    print(text)
+    write_atomically(output, text + "\n" if output.suffix == ".md" else csv_text(rows_of(step, results)))
+    print(f"written to {output}", file=sys.stderr)
+
+
+def _data_in(folder: Path | None, data: BinarizedMNIST) -> BinarizedMNIST:
+    """The run's data, read from another folder if one is given."""
+    if folder is None:
+        return data
+    elsewhere = BinarizedMNIST(folder, data.binarization, seed=data.seed)
+    elsewhere.prepare_data()
+    if elsewhere.checksum != data.checksum:
+        raise ValueError(f"the data in {folder} differ from those of the run, expected the same; leave --data-dir out")
+    return elsewhere
+
+
+def _check(options: argparse.Namespace) -> None:
+    checks = [
+        ("--num-images", options.num_images, 2 <= options.num_images <= 50_000, "2 to 50000"),
+        ("--samples-per-image", options.samples_per_image, options.samples_per_image >= 2, "at least 2"),
+        ("--baseline-steps", options.baseline_steps, options.baseline_steps >= 0, "at least 0"),
+    ]
+    for name, value, fine, expected in checks:
+        if not fine:
+            raise ValueError(f"{name} is {value}, expected {expected}; see releg variance --help")
+    stems = [Path(name).stem for name in options.estimators]
+    if len(set(stems)) < len(stems):
+        raise ValueError(f"--estimators has {' '.join(stems)}, expected different names; rename one of the files")
+    if options.output is not None and options.output.is_dir():
+        raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
+
+
+def read_estimator(name: str) -> Estimator:
+    """Build the estimator of a shipped config's name or of a YAML file; ValueError tells what is wrong with it."""
+    path = Path(name) if Path(name).suffix in (".yaml", ".yml") else SHIPPED / f"{name}.yaml"
+    if not path.is_file():
+        names = ", ".join(shipped_names())
+        raise ValueError(f"there is no estimator {name}, expected one of {names} or a YAML file; name one of them")
+    wrong = f"{path} does not describe an estimator"
+    try:
+        settings = yaml.safe_load(path.read_text())["model"]["estimator"]
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{wrong}, expected model: estimator: class_path: ...; compare {SHIPPED}/*.yaml") from error
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--estimator", type=Estimator)
+    try:
+        built = parser.instantiate_classes(parser.parse_object({"estimator": settings}))
+    except Exception as error:  # jsonargparse raises what the classes raise, and its own
+        reason = str(error).strip().splitlines()[-1].strip(" -")
+        raise ValueError(f"{wrong}: {reason}; compare {SHIPPED}/*.yaml") from error
+    estimator = built.estimator
+    if not isinstance(estimator, Estimator):
+        raise ValueError(f"{wrong}, expected a class_path of one; compare {SHIPPED}/*.yaml")
+    return estimator
+
+
+def table(results: Mapping[str, GradientVariances]) -> str:
+    """Markdown: one row per layer and estimator."""
+    columns = [kind for kind in COLUMNS if any(kind in result.layers[0] for result in results.values())]
+    compared = REFERENCE in results and len(results) > 1
+    header = ["layer", "estimator", *columns, *([f"ratio to {REFERENCE}"] if compared else [])]
+    rows = [header, ["---"] * len(header)]
+    for layer in range(len(next(iter(results.values())).layers)):
+        for name, result in results.items():
+            numbers = result.layers[layer]
+            cells = [_show(numbers[kind]) if kind in numbers else "" for kind in columns]
+            if compared:
+                best = numbers.get("exact_within", numbers["within"])
+                cells.append(_show(best / results[REFERENCE].layers[layer]["within"]) if name != REFERENCE else "1")
+            rows.append([str(layer + 1), name, *cells])
+    return _aligned(rows)
+
+
+def _show(number: Number) -> str:
+    return f"{number.value:.4g} ± {number.standard_error:.2g}"
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "".join(
+        "| " + " | ".join(c.ljust(w, "-" if c == "---" else " ") for c, w in zip(row, widths, strict=True)) + " |\n"
+        for row in rows
+    )
+
+
+def _footnote(asked: Mapping[str, Estimator], own: list[str], options: argparse.Namespace) -> str:
+    """Where each estimator's baselines come from."""
+    trained = [name for name, e in asked.items() if name not in own and next(e.parameters(), None) is not None]
+    parts = [f"{name}: the run's own, with what it learned." for name in own]
+    parts += [
+        f"{name}: baselines trained for {options.baseline_steps} mini-batches at these weights." for name in trained
+    ]
+    return "\n".join(parts)

@@ -1,0 +1,159 @@
+"""bash reproduce.sh: train the grid of Table 1, measure, and write the artefacts."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lightning_modules.reproduce_options import RESULTS, Options, parse_options
+from lightning_modules.results_lock import locked
+
+if TYPE_CHECKING:
+    from lightning_modules.grid import GridRun, Placed
+    from lightning_modules.time_estimate import Cost
+
+PAPER = "paper.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point: 0, or 1 if a run failed, 2 after a mistake told in one sentence, 130 when interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parse_options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        _check_writable(options.results)
+        with locked(options.results) as lock:
+            return reproduce(options, lock, _as_typed(arguments))
+    except KeyboardInterrupt:
+        return _say("interrupted; the same command continues from the last checkpoints", 130)
+    except (OSError, ValueError) as error:
+        return _say(" ".join(str(error).split()), 2)
+
+
+def reproduce(options: Options, lock: int, command: str) -> int:
+    """All of it, the lock being held."""
+    started = time.monotonic()
+    print("preparing ...", file=sys.stderr, flush=True)
+    from lightning_modules.grid import plan
+    from lightning_modules.manifest import write_manifest
+
+    start_of_a_process = time.monotonic() - started
+    runs = plan(options.budget, options.seeds, options.results)
+    placed, problems = _place(runs, options.results)
+    waiting = [
+        each for each in placed if each.result is None and options.wants(each.run.architecture, each.run.estimator)
+    ]
+    problems.update(_train(placed, waiting, options, lock, start_of_a_process))
+    again, damaged = _place([each.run for each in placed], options.results)
+    problems.update(damaged)
+    finished = [each for each in again if each.result is not None]
+    missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
+    write_manifest(options.results, command, finished, {**problems, **missing}, time.monotonic() - started)
+    _report(options.results)
+    for run, problem in problems.items():
+        print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _place(runs: Sequence[GridRun], results: Path) -> tuple[list[Placed], dict[GridRun, str]]:
+    """Where the runs lie; a damaged folder is that run's problem."""
+    from jsonargparse import ArgumentError
+
+    from lightning_modules.grid import place
+
+    placed, problems = [], {}
+    for run in runs:
+        try:
+            placed.append(place(run, results))
+        except (ValueError, OSError) as error:
+            problems[run] = str(error)
+        except ArgumentError as error:
+            raise ValueError(f"the settings of {run} cannot be read: {error}") from error
+    return placed, problems
+
+
+def _train(
+    placed: list[Placed], waiting: list[Placed], options: Options, lock: int, start_of_a_process: float
+) -> dict[GridRun, str]:
+    """Make the runs that are not there; answers with what went wrong."""
+    from lightning_modules.grid_display import GridDisplay, duration
+    from lightning_modules.local_engine import run_all
+
+    done = len([each for each in placed if each.result is not None])
+    steps = placed[0].steps if placed else 0
+    budget = f"budget {options.budget.stem}: {steps:,} steps per run; {len(waiting)} runs to make, {done} there already"
+    if not waiting:
+        print(budget, file=sys.stderr)
+        return {}
+    costs = _costs(waiting, options.jobs, start_of_a_process)
+    display = GridDisplay(len(waiting) + done, done, waiting, costs, options.jobs)
+    seconds = display.seconds_left()
+    time_needed = "" if seconds is None else f"; about {duration(seconds)} on this machine, by the first steps of each"
+    display.tell(budget + time_needed)
+    try:
+        run_all(waiting, options.jobs, lock, display.look)
+    finally:
+        display.close()
+    return display.problems
+
+
+def _costs(waiting: list[Placed], jobs: int, start_of_a_process: float) -> dict[GridRun, Cost]:
+    """Predicted costs, one trial per architecture and estimator; none if that fails, which the run itself will tell."""
+    from lightning_modules.local_engine import threads_per_job
+    from lightning_modules.run_folder import build
+    from lightning_modules.time_estimate import estimate, use_threads
+
+    use_threads(threads_per_job(jobs))
+    kinds: dict[tuple[str, str], Cost] = {}
+    try:
+        _, data = build(waiting[0].config)
+        data.prepare_data()
+        for each in waiting:
+            kind = (each.run.architecture, each.run.estimator)
+            if kind not in kinds:
+                kinds[kind] = estimate(each.config, data, start_of_a_process)
+    except Exception as error:
+        print(f"the time needed could not be estimated ({type(error).__name__}: {error})", file=sys.stderr)
+        return {}
+    return {each.run: kinds[each.run.architecture, each.run.estimator] for each in waiting}
+
+
+def _report(results: Path) -> None:
+    from releg.report.all import write_all
+
+    print(write_all(results))
+
+
+def _check_writable(results: Path) -> None:
+    """Fail before hours of training, not after."""
+    trial = results / ".writable"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        trial.write_text("yes\n")
+        trial.unlink()
+        if not (results / PAPER).is_file():
+            shutil.copyfile(RESULTS / PAPER, results / PAPER)
+    except OSError as error:
+        raise OSError(f"cannot write to {results} ({error.strerror}), expected a folder for results; free it") from None
+
+
+def _as_typed(arguments: Sequence[str]) -> str:
+    shown = list(arguments)
+    if "--called-from" in shown:
+        position = shown.index("--called-from")
+        del shown[position : position + 2]
+    return " ".join(["bash reproduce.sh", *shown])
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"reproduce.sh: {sentence}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

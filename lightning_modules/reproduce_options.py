@@ -1,0 +1,88 @@
+"""The options of reproduce.sh; loads nothing heavy, so that a mistake is answered at once."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+BUDGETS = ("smoke", "quick", "standard", "paper")
+# In the paper's order, with their overlays
+ARCHITECTURES = {
+    "200-200": "sbn_200_200.yaml",
+    "200-200-200": "sbn_200_200_200.yaml",
+    "200-200-200-200": "sbn_200_200_200_200.yaml",
+    "32-64-128-256": "sbn_32_64_128_256.yaml",
+}
+ESTIMATORS = {"lr": "likelihood_ratio.yaml", "crn": "common_random_numbers.yaml"}
+
+CONFIGS = Path(__file__).parent / "configs"
+RESULTS = Path(__file__).parents[1] / "results"
+
+DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random numbers
+(crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/. Finished runs are kept, interrupted
+ones continue: after an interruption give the same command again."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    budget: Path
+    seeds: int
+    jobs: int
+    only: tuple[str, str] | None  # architecture, and estimator or ""
+    results: Path
+
+    def wants(self, architecture: str, estimator: str) -> bool:
+        """Whether to train this part of the grid."""
+        return self.only is None or (self.only[0] == architecture and self.only[1] in ("", estimator))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"reproduce.sh: {message}; see bash reproduce.sh --help\n")
+
+
+def parse_options(arguments: list[str]) -> Options:
+    """Read the command line; a mistake ends the process with a sentence and exit code 2."""
+    parser = _Parser("bash reproduce.sh", description=DESCRIPTION, allow_abbrev=False)
+    add = parser.add_argument
+    add(
+        "--budget",
+        default="quick",
+        metavar="BUDGET",
+        help="smoke (200 steps per run: does everything work?), quick (10,000, half an hour on two cores; the "
+        "default), standard (200,000), paper (2,000,000), or a YAML file like those in lightning_modules/configs/budget",
+    )
+    add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
+    add("--jobs", type=_at_least_one, default=1, metavar="N", help="runs at a time; default: 1")
+    add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
+    add("--results", help=argparse.SUPPRESS)  # another folder for the results
+    add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
+    given = parser.parse_args(arguments)
+    called_from = Path(given.called_from).absolute()
+    budget = CONFIGS / "budget" / f"{given.budget}.yaml" if given.budget in BUDGETS else called_from / given.budget
+    if not budget.is_file():
+        parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
+    results = called_from / given.results if given.results else RESULTS
+    return Options(budget, given.seeds, given.jobs, given.only, results)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
+    return int(text)
+
+
+def _part_of_the_grid(text: str) -> tuple[str, str]:
+    architecture, comma, estimator = text.partition(",")
+    architecture = architecture.removeprefix("SBN(").removesuffix(")")
+    if architecture not in ARCHITECTURES:
+        raise argparse.ArgumentTypeError(
+            f"got the architecture {architecture}, expected one of {', '.join(ARCHITECTURES)}"
+        )
+    if comma and estimator not in ESTIMATORS:
+        raise argparse.ArgumentTypeError(f"got the estimator {estimator}, expected one of {', '.join(ESTIMATORS)}")
+    return architecture, estimator

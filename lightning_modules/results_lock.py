@@ -1,0 +1,44 @@
+"""One reproduce.sh at a time in a folder of results."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SECONDS_TO_WAIT = 4.0  # the jobs of a process that was just killed end, and give up the lock, within a second
+
+
+@contextmanager
+def locked(results: Path) -> Iterator[int]:
+    """Hold the lock, which the system releases however the process ends; gives the file descriptor that holds it.
+
+    BlockingIOError, with a sentence, if another process has it.
+    """
+    path = results / "runs" / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        deadline = time.monotonic() + SECONDS_TO_WAIT
+        while not _try(file.fileno()):
+            if time.monotonic() > deadline:
+                file.seek(0)
+                raise BlockingIOError(
+                    f"another reproduce.sh (process {file.read().strip() or 'unknown'}) is working in {results}, "
+                    "expected none; wait for it to end, or stop it"
+                )
+            time.sleep(0.1)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield file.fileno()
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""One artefact per file: reads results/, writes results/."""

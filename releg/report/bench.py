@@ -1,0 +1,209 @@
+"""bench.md and bench.png from bench.json and bench_studies.json, the numbers of `releg bench`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from releg.report.bench_plot import save_plot
+
+ROWS, STUDIES, PAGE, PLOT = "bench.json", "bench_studies.json", "bench.md", "bench.png"
+LABELS = {
+    "lr": "LR",
+    "crn_cpu": "CRN, cpu kernel",
+    "crn_batched": "CRN, batched",
+    "crn_dense": "CRN, dense",
+    "pyro_lr": "Pyro's LR",
+}
+BUSY_AT_START = 0.5  # load average above which other programs must have been at work
+BUSY_AT_END = 1.0  # the same, beyond the threads of the benchmark itself
+
+Row = dict[str, Any]
+
+
+def write(results: Path) -> list[Path]:
+    """Write the page and the plot beside the numbers; answers with their paths, the page first."""
+    rows: list[Row] = read(results / ROWS)
+    studies: dict[str, Any] = read(results / STUDIES)
+    page, plot = results / PAGE, results / PLOT
+    if studies["scaling"]:
+        save_plot(plot, studies["scaling"], studies["exponents"], LABELS)
+    else:
+        plot.unlink(missing_ok=True)  # it would belong to another run
+    page.write_text(markdown(rows, studies))
+    return [page, plot] if studies["scaling"] else [page]
+
+
+def read(path: Path) -> Any:
+    """A file of numbers; ValueError or FileNotFoundError tells how to get it."""
+    hint = "run releg bench first"
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}, expected the numbers of a benchmark; {hint}")
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is damaged ({error}), expected JSON; {hint}") from error
+
+
+def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
+    """The whole page."""
+    run = studies["run"]
+    parts = ["# What a training step costs", header(run), in_short(rows)]
+    for weights in dict.fromkeys(row["weights"] for row in rows):
+        mine = [row for row in rows if row["weights"] == weights]
+        title = "Initial weights" if weights == "initial" else f"Weights after {mine[0]['trained_steps']} steps"
+        parts += [f"## {title}", "Milliseconds per step; in brackets the ratio to LR and its quartiles over rounds."]
+        parts += [pivot(mine, time_cell), "Peak memory of a step, MiB:", pivot(mine, memory_cell)]
+    parts += ["## Where the time goes", "Milliseconds, at trained weights.", parts_table(rows), *scaling_section(studies)]
+    parts += [*overhead_section(studies), notes(run)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def header(run: dict[str, Any]) -> str:
+    """Machine, versions, commit and load."""
+    versions = ", ".join(f"{name} {version}" for name, version in run["packages"].items() if version)
+    changed = " with uncommitted changes" if run["uncommitted_changes"] else ""
+    lines = [
+        f"- machine: {run['processor'] or 'unknown processor'}, {run['cores']} cores, {run['system']}",
+        f"- threads: {run['threads']}; batch size {run['batch_size']}; float32; seed {run['seed']}",
+        f"- versions: Python {run['python']}, {versions}",
+        f"- commit: {run['commit'] or 'unknown'}{changed}; {run['started']}",
+        f"- command: `{' '.join(run['command'])}`",
+        f"- load average: {_or_dash(run['load_at_start'])} at the start, {_or_dash(run['load_at_end'])} at the end",
+    ]
+    return "\n".join(lines) + busy(run)
+
+
+def busy(run: dict[str, Any]) -> str:
+    """A warning, if other programs were at work."""
+    start, end = run["load_at_start"], run["load_at_end"]
+    if start is None or (start <= BUSY_AT_START and end <= run["threads"] + BUSY_AT_END):
+        return ""
+    return "\n\n**The machine was busy with other work while this was measured: do not trust these times.**"
+
+
+def in_short(rows: Sequence[Row]) -> str:
+    """The claims in one paragraph, as ranges over all architectures and weights."""
+    ratio = {(row["architecture"], row["weights"], row["estimator"]): row["ratio_to_lr"] for row in rows}
+
+    def quotients(top: str, bottom: str) -> list[float]:
+        found = [(ratio.get((*key, top)), ratio.get((*key, bottom))) for key in dict.fromkeys(k[:2] for k in ratio)]
+        return [a / b for a, b in found if a is not None and b is not None]
+
+    claims = [
+        ("{} of an LR step", quotients("crn_cpu", "lr")),
+        ("{} of simulating every flip whole", quotients("crn_cpu", "crn_dense")),
+        ("{} of the batched engine", quotients("crn_cpu", "crn_batched")),
+        ("{} of Pyro's LR step", quotients("crn_cpu", "pyro_lr")),
+    ]
+    texts = [text.format(_times(values)) for text, values in claims if values]
+    return f"A step of common random numbers with the cpu kernel costs {'; '.join(texts)}." if texts else ""
+
+
+def _times(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    if high < 0.2:
+        return f"one part in {1 / high:.0f} to {1 / low:.0f}"
+    return f"{low:.2f} to {high:.2f} times that"
+
+
+def pivot(rows: Sequence[Row], cell: Callable[[Row], str]) -> str:
+    """One line per architecture, one column per estimator."""
+    names = [name for name in LABELS if any(row["estimator"] == name for row in rows)]
+    by_key = {(row["architecture"], row["estimator"]): row for row in rows}
+    lines = [
+        [f"SBN({architecture})", *(cell(by_key[architecture, name]) for name in names)]
+        for architecture in dict.fromkeys(row["architecture"] for row in rows)
+    ]
+    return table(["", *(LABELS[name] for name in names)], lines)
+
+
+def time_cell(row: Row) -> str:
+    """14.2 (1.52; 1.49 to 1.55)."""
+    if row["estimator"] == "lr":
+        return f"{_ms(row['ms_per_step'])}"
+    low, high = (_ratio(value) for value in row["ratio_quartiles"])
+    return f"{_ms(row['ms_per_step'])} ({_ratio(row['ratio_to_lr'])}; {low} to {high})"
+
+
+def memory_cell(row: Row) -> str:
+    """MiB."""
+    return "–" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
+
+
+def parts_table(rows: Sequence[Row]) -> str:
+    """What LR and the cpu kernel spend their steps on."""
+    chosen = [row for row in rows if row["weights"] == "trained" and row["estimator"] in ("lr", "crn_cpu")]
+    names = list(dict.fromkeys(name for row in chosen for name in row["ms_parts"]))
+    lines = [
+        [f"SBN({row['architecture']})", LABELS[row["estimator"]], *(_ms(row["ms_parts"][name]) for name in names)]
+        for row in chosen
+    ]
+    return table(["", "", *names], lines)
+
+
+def scaling_section(studies: dict[str, Any]) -> list[str]:
+    """The plot and its exponents."""
+    if not studies["scaling"]:
+        return []
+    axes = {"units": "units per layer (depth 2)", "depth": "depth (200 units per layer)"}
+    lines = [
+        [axes[row["study"]], f"{row['from']} to {row['to']}", LABELS[row["estimator"]]]
+        + [f"{row['exponent']:.2f}", f"{row['exponent_of_ratio']:+.2f}"]
+        for row in studies["exponents"]
+    ]
+    head = ["time against", "range", "", "exponent", "exponent of the ratio to LR"]
+    text = "Slopes in log-log scale, at initial weights. An exponent of the ratio of at most 0 means: LR times a constant."
+    return ["## Growth", f"![cost of a step against units per layer and depth]({PLOT})", text, table(head, lines)]
+
+
+def overhead_section(studies: dict[str, Any]) -> list[str]:
+    """What the Trainer takes."""
+    if not studies["overhead"]:
+        return []
+    lines = [
+        [f"SBN({row['architecture']})", LABELS[row["estimator"]]]
+        + [f"{row['bare_steps_per_second']:.1f}", f"{row['trainer_steps_per_second']:.1f}"]
+        + [f"{row['lost']:.1%} ({row['lost_quartiles'][0]:.1%} to {row['lost_quartiles'][1]:.1%})"]
+        for row in studies["overhead"]
+    ]
+    first = studies["overhead"][0]
+    text = (
+        f"Steps per second of `releg fit`, validation off, against a bare loop of the same step on the same data: "
+        f"{first['repetitions']} times {first['steps']} steps each way, in turns."
+    )
+    return ["## What the Trainer takes", text, table(["", "", "bare loop", "Trainer", "lost"], lines)]
+
+
+def notes(run: dict[str, Any]) -> str:
+    """How it was measured, and what was not."""
+    lines = [
+        "A step: draw noise, estimate, zero_grad, backward, RMSprop; on real batches of binarised MNIST. Estimators take "
+        "turns within each round, from the same weights and on the same batches; the first step of a turn is discarded. "
+        "Times and ratios are medians over rounds. Steps of more than 0.25 s are timed one by one in fewer rounds.",
+        f"Memory: {run['memory']}.",
+        *run["notes"],
+    ]
+    return "\n".join(["## How it was measured", "", *(f"- {line}" for line in lines)])
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Markdown; empty without lines."""
+    if not lines:
+        return ""
+    rule = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *lines])
+
+
+def _ms(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.0f}" if value >= 20 else f"{value:.2f}"
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

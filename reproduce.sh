@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Table 1 and Figure 1 from a fresh clone: sets up, trains, measures, writes results/ and prints the table.
+#
+# bash reproduce.sh [--budget smoke|quick|standard|paper] [--seeds N] [--jobs N] [--only ARCHITECTURE[,lr|crn]]
+#
+# The same command again continues after an interruption. RELEG_PYTHON and RELEG_VENV are those of tests/run.sh.
+set -euo pipefail
+
+caller=$PWD
+root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+python=$("${RELEG_PYTHON:-python3}" "$root/tests/environment.py")
+cd -- "$root"
+# Where clones share an environment, its editable installation is that of only one of them: run this one.
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+
+exec "$python" -m lightning_modules.reproduce --called-from "$caller" "$@"

@@ -1,0 +1,110 @@
+"""The releg command as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lightning_modules import cli
+from tests.lightning_modules.commands_helper import TINY, releg
+
+CONFIGS = cli.CONFIGS
+ARCHITECTURES = sorted(path.name for path in (CONFIGS / "architecture").glob("*.yaml"))
+ESTIMATORS = sorted(path.name for path in (CONFIGS / "estimator").glob("*.yaml"))
+BUDGETS = sorted(path.name for path in (CONFIGS / "budget").glob("*.yaml"))
+
+
+def fit(tmp_path: Path, estimator: str = "likelihood_ratio.yaml", *arguments: str) -> list[str]:
+    return ["fit", *TINY, "--config", f"estimator/{estimator}", "--results_dir", str(tmp_path), *arguments]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_shipped_architecture_and_estimator_runs(architecture: str, estimator: str, tmp_path: Path) -> None:
+    configs = ["base.yaml", f"architecture/{architecture}", f"estimator/{estimator}"]
+    arguments = [word for config in configs for word in ("--config", config)]
+    fast = ["--trainer.fast_dev_run", "2", "--results_dir", str(tmp_path)]
+    assert cli.main(["fit", *arguments, *fast]) == 0
+    assert not any(tmp_path.iterdir())  # a trial leaves nothing
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_every_budget_is_a_valid_overlay(budget: str, tmp_path: Path) -> None:
+    overlays = ["--config", "base.yaml", "--config", f"budget/{budget}", "--config", "estimator/likelihood_ratio.yaml"]
+    fast = ["--model.layers", "[3]", "--trainer.fast_dev_run", "1", "--results_dir", str(tmp_path)]
+    assert cli.main(["fit", *overlays, *fast]) == 0
+
+
+def test_a_run_leaves_config_metrics_events_checkpoints_and_provenance_in_its_folder(tmp_path: Path) -> None:
+    assert cli.main(fit(tmp_path, "common_random_numbers.yaml", "--seed_everything", "3")) == 0
+    folder = tmp_path / "runs" / "6-12" / "common_random_numbers" / "seed3"
+    names = {path.name for path in folder.iterdir()}
+    assert {"config.yaml", "metrics.csv", "best.ckpt", "last.ckpt", "provenance.json", "result.json"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["model"]["layers"] == [12, 6]
+    assert config["model"]["seed"] == config["data"]["seed"] == 3
+    (entry,) = json.loads((folder / "provenance.json").read_text())
+    assert {"commit", "packages", "processor", "data_sha256", "command"} <= set(entry)
+    result = json.loads((folder / "result.json").read_text())
+    assert result["steps"] == 60
+    assert result["test/elbo"] <= result["test/multi_sample_bound"] + 1e-3
+    saved = ["--config", str(folder / "config.yaml"), "--ckpt_path", str(folder / "best.ckpt")]
+    assert cli.main(["test", *saved]) == 0
+    assert cli.main(["validate", *saved]) == 0
+
+
+def test_tensorboard_has_curves_images_and_hyperparameters(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert cli.main(fit(tmp_path)) == 0
+    (folder,) = (tmp_path / "runs" / "6-12" / "likelihood_ratio").iterdir()
+    events = EventAccumulator(str(folder)).Reload().Tags()
+    assert {"train/elbo", "val/elbo", "test/elbo", "test/multi_sample_bound"} <= set(events["scalars"])
+    assert {"images/data", "images/reconstruction", "images/sample"} <= set(events["images"])
+    hyperparameters = EventAccumulator(str(folder)).Reload().summary_metadata
+    assert any("_hparams_" in tag for tag in hyperparameters)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit", "--config", "nope.yaml"], "there is no config nope.yaml, expected a file or one of architecture/"),
+        (["fit", *TINY], "estimator"),
+        (fit(Path("r"), "likelihood_ratio.yaml", "--trainer.max_stepz", "5"), "max_stepz"),
+        (fit(Path("r"), "likelihood_ratio.yaml", "--model.layers", "[3,0]"), "expected one or more positive sizes"),
+        (fit(Path("r"), "likelihood_ratio.yaml", "--model.learning_rate", "-1"), "learning_rate is -1.0, expected"),
+        (fit(Path("r"), "likelihood_ratio.yaml", "--data.batch_size", "0"), "batch_size is 0, expected"),
+        (fit(Path("r"), "likelihood_ratio.yaml", "--data.binarization", "foo"), "Got value: foo"),
+        (fit(Path("r"), "likelihood_ratio.yaml", "--model.estimator", "Foo"), "Foo"),
+        (["test", *fit(Path("r"))[1:], "--ckpt_path", "nope.ckpt"], "there is no checkpoint nope.ckpt"),
+        (["dance"], "there is no command dance, expected one of fit, validate, test"),
+    ],
+)
+def test_a_mistake_ends_in_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    complaint = [line for line in capsys.readouterr().err.splitlines() if line.startswith("releg:")]
+    assert len(complaint) == 1
+    assert words in complaint[0]
+
+
+def test_an_unknown_key_in_a_config_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "typo.yaml"
+    config.write_text("model: {learning_rat: 0.1}\n")
+    assert cli.main(fit(tmp_path, "likelihood_ratio.yaml", "--config", str(config))) == 2
+    assert "learning_rat" in capsys.readouterr().err
+
+
+def test_the_command_works_from_another_folder_and_explains_itself(tmp_path: Path) -> None:
+    explained = releg("fit", "--help", cwd=tmp_path)
+    assert explained.returncode == 0
+    for words in ("units per layer, shallow first", "coefficient on all weight matrices", "draws each pixel once"):
+        assert words in " ".join(explained.stdout.split()), words
