@@ -177,7 +177,6 @@ def _find_config(name: str) -> str:
 
 def lightning_command(arguments: list[str]) -> int:
     """Fit, validate or test."""
-    _quieten()
     _start(RelegCLI, arguments)
     return 0
 
@@ -201,6 +200,7 @@ class _ParsedOnly(RelegCLI):
 
 
 def _start(cli: type[RelegCLI], arguments: list[str]) -> RelegCLI:
+    _quieten()
     return cli(
         SBNModule,
         BinarizedMNIST,

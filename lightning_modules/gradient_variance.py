@@ -23,7 +23,7 @@ from lightning_modules.console import say
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.variance_csv import read_rows, replace_rows
 from releg.estimators.base import Estimator
-from releg.fitting import fitted
+from releg.fitting import attached, fitted
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 from releg.variance import GradientVariances, measure
@@ -191,9 +191,7 @@ def name_of(estimator: Estimator) -> str:
 
 def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:
     """Whether two estimators, the first attached to the model, differ in what they learned at most."""
-    other = copy.deepcopy(other)
-    other.attach(model, torch.Generator(model.mean.device).manual_seed(0))
-    return _settings(own) == _settings(other)
+    return _settings(own) == _settings(attached(other, model, torch.Generator(model.mean.device)))
 
 
 def _settings(estimator: Estimator) -> list[tuple[str, type[nn.Module], dict[str, object]]]:

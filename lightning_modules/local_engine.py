@@ -59,7 +59,9 @@ def threads_per_job(jobs: int) -> int:
     return max(1, cores // jobs)
 
 
-def run_all(waiting: Sequence[Placed], jobs: int, keep_open: int, look: Callable[[list[Job], list[Ended]], None]) -> None:
+def run_all(
+    waiting: Sequence[Placed], jobs: int, keep_open: int, look: Callable[[list[Job], list[Ended]], None]
+) -> None:
     """Make all runs, `jobs` at a time, each in a process of its own; one that fails does not stop the others.
 
     Args:

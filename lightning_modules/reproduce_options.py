@@ -20,9 +20,9 @@ ESTIMATORS = {"lr": "likelihood_ratio.yaml", "crn": "common_random_numbers.yaml"
 CONFIGS = Path(__file__).parent / "configs"
 RESULTS = Path(__file__).parents[1] / "results"
 
-DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random numbers
-(crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/. Finished runs are kept, interrupted
-ones continue: after an interruption give the same command again."""
+DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
+numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/. Finished runs are kept,
+interrupted ones continue: after an interruption give the same command again."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def parse_options(arguments: list[str]) -> Options:
         "--budget",
         default="quick",
         metavar="BUDGET",
-        help="smoke (200 steps per run: does everything work?), quick (10,000, half an hour on two cores; the "
-        "default), standard (200,000), paper (2,000,000), or a YAML file like those in lightning_modules/configs/budget",
+        help="steps per run: smoke 200 (does everything work?), quick 10,000 (half an hour on two cores; the default), "
+        "standard 200,000, paper 2,000,000; or a YAML file like those in lightning_modules/configs/budget",
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, default=1, metavar="N", help="runs at a time; default: 1")

@@ -102,12 +102,19 @@ def estimator_of(config: dict[str, Any]) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def load_run(checkpoint: Path) -> tuple[SBNModule, BinarizedMNIST]:
-    """The module, with the checkpoint's weights, and the data of the run that a checkpoint lies in."""
+def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule, BinarizedMNIST]:
+    """The module, with the checkpoint's weights, and the data of the run that a checkpoint lies in.
+
+    Args:
+        checkpoint: a file in the folder of a run.
+        data_dir: where the data lie if no longer where the run had them.
+    """
     state = load_checkpoint(checkpoint)
     if not (checkpoint.parent / CONFIG).is_file():
         raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
     config = read_config(checkpoint.parent)
+    if data_dir is not None:
+        config["data"]["data_dir"] = str(data_dir)
     module, data = build(config)
     for key, here in (("architecture", module.model.architecture), ("data", data.checksum)):
         if (there := state["identity"][key]) != here:
@@ -124,7 +131,7 @@ def build(config: dict[str, Any]) -> tuple[SBNModule, BinarizedMNIST]:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(SBNModule, "model")
     parser.add_class_arguments(BinarizedMNIST, "data")
-    built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
+    built = parser.instantiate(parser.parse_object({key: config[key] for key in ("model", "data")}))
     return built.model, built.data
 
 

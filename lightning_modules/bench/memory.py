@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,37 +29,27 @@ METHOD = (
     else "From the process's maximum (ru_maxrss), which cannot be reset here, so that it may come out too low"
 )
 
-Array = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True)
 class Request:
-    """What a process of its own is asked; arrays, since tensors would travel through shared memory."""
+    """What to measure; plain arrays, which any process can read."""
 
     name: str
     layers: tuple[int, ...]
-    weights: dict[str, Array]
-    x: Array
+    weights: dict[str, npt.NDArray[np.float32]]
+    x: npt.NDArray[np.float32]  # (B, data_size)
     threads: int
     seed: int
 
 
-def peak_mib(name: str, problem: Problem, x: Tensor) -> float | None:
-    """MiB that two steps on x need; None if it cannot be measured here or the process died of it."""
+def request_for(name: str, problem: Problem, x: Tensor) -> Request:
+    """The steps of that estimator on x."""
     weights = {key: value.numpy() for key, value in problem.weights.items()}
-    request = Request(name, problem.layers, weights, x.numpy(), problem.threads, problem.seed)
-    context = multiprocessing.get_context("forkserver" if LINUX else "spawn")
-    if LINUX:
-        context.set_forkserver_preload(["lightning_modules.cli", __name__])  # imports once, forks without threads
-    try:
-        with ProcessPoolExecutor(1, mp_context=context) as process:
-            return process.submit(measure, request).result()
-    except BrokenProcessPool:
-        return None
+    return Request(name, problem.layers, weights, x.numpy(), problem.threads, problem.seed)
 
 
 def measure(request: Request) -> float | None:
-    """The measurement, in its own process."""
+    """MiB that two steps need; to be called in a fresh process. None where it cannot be measured."""
     torch.set_num_threads(request.threads)
     x = torch.from_numpy(request.x.copy())
     tiny = (2,) * len(request.layers)
@@ -80,7 +67,10 @@ def measure(request: Request) -> float | None:
 def watch_peak() -> Callable[[], int | None]:
     """Begin to watch; call the answer for the growth, in bytes, up to the peak since."""
     if LINUX:
-        ctypes.CDLL(None).malloc_trim(0)  # memory that is free already must not hide what the step takes
+        try:
+            ctypes.CDLL(None).malloc_trim(0)  # memory that is free already must not hide what the step takes
+        except AttributeError:  # musl, which keeps little
+            gc.collect()
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
         before = _status("VmRSS")
         return lambda: _status("VmHWM") - before

@@ -35,12 +35,15 @@ class PyroStep(TrainingStep):
     def __init__(self, module: SBNModule, seed: int) -> None:
         super().__init__(module, seed)
         pyro.enable_validation(False)
-        pyro.clear_param_store()
         pyro.set_rng_seed(seed_for(seed, "pyro") % 2**32)
         self.elbo = TraceGraph_ELBO(max_plate_nesting=1)
+        self._rows = 0
 
     def __call__(self, x: Tensor) -> None:
         """Train on x (B, data_size) once."""
+        if len(x) != self._rows:
+            self._rows = len(x)
+            pyro.clear_param_store()  # the averages have the shape of the batch
         self.optimizer.zero_grad()
         self.elbo.loss_and_grads(self.generate, self.infer, x)
         self.optimizer.step()

@@ -38,9 +38,7 @@ class Turn:
 Rounds = list[dict[str, Turn]]
 
 
-def interleave(
-    steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], schedule: Schedule, seed: int
-) -> Rounds:
+def interleave(steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], schedule: Schedule, seed: int) -> Rounds:
     """Turns by round and estimator. All see the same batches from the same weights; their order changes by round."""
     slow = {name for name, step in steps.items() if warm_up(step, batches[0]) and name != REFERENCE}
     slow_rounds = {index * schedule.rounds // schedule.slow_rounds for index in range(schedule.slow_rounds)}

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from lightning_modules.bench.memory import peak_mib
+from lightning_modules.bench.fresh_process import FreshProcess
+from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import Schedule, interleave, summary
-from lightning_modules.bench.steps import Problem, TrainingStep, Weights, available, make_step, module_for
+from lightning_modules.bench.steps import (
+    Problem,
+    TrainingStep,
+    Weights,
+    architecture_name,
+    available,
+    make_step,
+    module_for,
+)
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import say
-from lightning_modules.sbn_module import DATA_SIZE
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 
 Row = dict[str, object]
@@ -73,31 +80,31 @@ def copy_of(state: dict[str, Tensor]) -> Weights:
     return {name: value.detach().clone() for name, value in state.items()}
 
 
-def measure_table(bench: Bench, architectures: Sequence[tuple[int, ...]], train_steps: int) -> list[Row]:
+def measure_table(bench: Bench, architectures: Iterable[tuple[int, ...]], train_steps: int) -> list[Row]:
     """The rows of bench.json."""
     rows = []
-    for layers in architectures:
-        say(f"SBN({bench.problem(layers).architecture}): training {train_steps} steps, then timing and memory")
-        trained = train(bench, layers, train_steps)
-        for weights, steps, state in (("initial", 0, None), ("trained", train_steps, trained)):
-            rows += _rows(bench, bench.problem(layers, state), {"weights": weights, "trained_steps": steps})
+    with FreshProcess() as fresh:
+        for layers in architectures:
+            say(f"SBN({architecture_name(layers)}): {train_steps} steps of training, then time and memory of a step")
+            trained = train(bench, layers, train_steps)
+            for weights, steps, state in (("initial", 0, None), ("trained", train_steps, trained)):
+                columns: Row = {"weights": weights, "trained_steps": steps}
+                rows += _rows(bench, fresh, bench.problem(layers, state), columns)
     return rows
 
 
-def _rows(bench: Bench, problem: Problem, weights: Row) -> list[Row]:
+def _rows(bench: Bench, fresh: FreshProcess, problem: Problem, columns: Row) -> list[Row]:
     names = available()
     times = bench.time(names, problem)
     x = bench.batches[0]
-    assert x.shape[1] == DATA_SIZE
-    assert x.dtype == torch.float32
     shared = {"batch_size": len(x), "threads": bench.threads, "seed": bench.seed}
     return [
         {
             "architecture": problem.architecture,
-            **weights,
+            **columns,
             "estimator": name,
             **times[name],
-            "peak_mib": peak_mib(name, problem, x),
+            "peak_mib": fresh.peak_mib(request_for(name, problem, x)),
             **shared,
         }
         for name in names

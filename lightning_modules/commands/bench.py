@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from lightning_modules.bench.memory import METHOD
 from lightning_modules.bench.overhead import WARM_UP, measure_overhead
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.bench.scaling import exponents, measure_scaling
-from lightning_modules.bench.steps import missing
+from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import say
@@ -164,6 +165,7 @@ def run(options: argparse.Namespace) -> None:
         "overhead_warm_up": WARM_UP,
         "notes": list(missing().values()),
     }
+    about["packages"] |= pyro_version()
     studies = {"run": about, "scaling": scaling, "exponents": exponents(scaling), "overhead": overhead}
     commit = {"commit": about["commit"]}
     write(options.output, [row | commit for row in rows], studies)
@@ -212,6 +214,11 @@ def prepare_output(folder: Path) -> None:
         raise OSError(
             f"--output is {folder}, expected a folder that can be written ({error.strerror}); name another one"
         ) from error
+
+
+def pyro_version() -> dict[str, str]:
+    """Of the optional extra, if it is there."""
+    return {} if PYRO in missing() else {"pyro-ppl": metadata.version("pyro-ppl")}
 
 
 def load() -> float | None:

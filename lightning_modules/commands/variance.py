@@ -10,7 +10,6 @@ from pathlib import Path
 import yaml
 from jsonargparse import ArgumentParser
 
-from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
 from lightning_modules.run_folder import load_run, write_atomically
@@ -92,9 +91,9 @@ def run(options: argparse.Namespace) -> None:
     _check(options)
     others = {Path(name).stem: read_estimator(name) for name in options.estimators}
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
-    module, data = load_run(options.ckpt)
+    module, data = load_run(options.ckpt, options.data_dir)
     step = int(load_checkpoint(options.ckpt)["global_step"])
-    images = training_images(_data_in(options.data_dir, data), options.seed)
+    images = training_images(data, options.seed)
     asked = prepare(others, module.estimator, module.model, images, options.baseline_steps, options.seed)
     count = options.num_images
     with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
@@ -108,17 +107,6 @@ def run(options: argparse.Namespace) -> None:
     print(text)
     write_atomically(output, text + "\n" if output.suffix == ".md" else csv_text(rows_of(step, results)))
     print(f"written to {output}", file=sys.stderr)
-
-
-def _data_in(folder: Path | None, data: BinarizedMNIST) -> BinarizedMNIST:
-    """The run's data, read from another folder if one is given."""
-    if folder is None:
-        return data
-    elsewhere = BinarizedMNIST(folder, data.binarization, seed=data.seed)
-    elsewhere.prepare_data()
-    if elsewhere.checksum != data.checksum:
-        raise ValueError(f"the data in {folder} differ from those of the run, expected the same; leave --data-dir out")
-    return elsewhere
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -151,7 +139,7 @@ def read_estimator(name: str) -> Estimator:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--estimator", type=Estimator)
     try:
-        built = parser.instantiate_classes(parser.parse_object({"estimator": settings}))
+        built = parser.instantiate(parser.parse_object({"estimator": settings}))
     except Exception as error:  # jsonargparse raises what the classes raise, and its own
         reason = str(error).strip().splitlines()[-1].strip(" -")
         raise ValueError(f"{wrong}: {reason}; compare {SHIPPED}/*.yaml") from error

@@ -56,7 +56,12 @@ def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
         title = "Initial weights" if weights == "initial" else f"Weights after {mine[0]['trained_steps']} steps"
         parts += [f"## {title}", "Milliseconds per step; in brackets the ratio to LR and its quartiles over rounds."]
         parts += [pivot(mine, time_cell), "Peak memory of a step, MiB:", pivot(mine, memory_cell)]
-    parts += ["## Where the time goes", "Milliseconds, at trained weights.", parts_table(rows), *scaling_section(studies)]
+    parts += [
+        "## Where the time goes",
+        "Milliseconds, at trained weights.",
+        parts_table(rows),
+        *scaling_section(studies),
+    ]
     parts += [*overhead_section(studies), notes(run)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -155,7 +160,9 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
         for row in studies["exponents"]
     ]
     head = ["time against", "range", "", "exponent", "exponent of the ratio to LR"]
-    text = "Slopes in log-log scale, at initial weights. An exponent of the ratio of at most 0 means: LR times a constant."
+    text = (
+        "Slopes in log-log scale, at initial weights. An exponent of the ratio of at most 0 means: LR times a constant."
+    )
     return ["## Growth", f"![cost of a step against units per layer and depth]({PLOT})", text, table(head, lines)]
 
 

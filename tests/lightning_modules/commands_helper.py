@@ -1,10 +1,15 @@
 """Run the releg command in a process of its own, as a user does."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": str(ROOT),
+    "OMP_NUM_THREADS": "1",  # for layers this small, threads that wait for each other cost more than they do
+}
 TINY = [  # a run of seconds: small layers, few steps, the real data
     *("--config", "base.yaml", "--config", "budget/smoke.yaml"),
     *("--model.layers", "[12,6]", "--model.test_samples", "1"),
@@ -19,5 +24,11 @@ def releg_command(*arguments: str) -> list[str]:
 
 def releg(*arguments: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        releg_command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False
+        releg_command(*arguments),
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )

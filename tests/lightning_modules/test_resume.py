@@ -12,7 +12,7 @@ import torch
 
 from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.metrics_csv import read_metrics
-from tests.lightning_modules.commands_helper import ROOT, TINY, releg, releg_command
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
 
 ESTIMATORS = ["likelihood_ratio", "common_random_numbers"]
 
@@ -66,7 +66,7 @@ def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     command = releg_command(*fit(tmp_path, estimator))
     kills = 0
     for _ in range(2):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _wait_for_new_checkpoint(run_folder(tmp_path, estimator), process)
         time.sleep(moments.uniform(0.0, 0.3))
         process.send_signal(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_kill_during_a_checkpoint_write_loses_nothing(
         "cli.main(sys.argv[1:])\n"
     )
     killed = subprocess.run(
-        [releg_command()[0], "-c", script, *fit(tmp_path, estimator)], cwd=ROOT, capture_output=True, check=False
+        [releg_command()[0], "-c", script, *fit(tmp_path, estimator)], cwd=ROOT, env=ENVIRONMENT, capture_output=True, check=False
     )
     assert killed.returncode == -signal.SIGKILL
     folder = run_folder(tmp_path, estimator)

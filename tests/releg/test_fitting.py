@@ -22,7 +22,7 @@ def test_baselines_learn_and_nothing_else_changes() -> None:
     model, images = random_model(6, [4, 3], 2.0, seed=2), random_x(64, 6, seed=2)
     estimator = LikelihoodRatio([InputDependent(20), RunningAverage()])
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    short, long = (fitted(estimator, model, images.to(torch.uint8), steps) for steps in (10, 500))
+    short, long = (fitted(estimator, model, images.to(torch.uint8), steps) for steps in (10, 300))
     assert loss(long, model, images) < 0.5 * loss(short, model, images)
     assert not long.training
     assert not list(estimator.parameters())  # the one given was not attached

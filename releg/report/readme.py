@@ -1,0 +1,73 @@
+"""results/README.md: how each file there was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from releg.report.runs import Manifest, budget_sentence, read_manifest, write
+
+FILES = {
+    "paper.json": "the paper's own Table 1, with its source; written by hand",
+    "runs.json": "every run behind these files: settings, seed, commit, machine, result",
+    "table1.md": "Table 1, ours beside the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
+    "figure1.png": "Figure 1 of SBN(32-64-128-256); also as `.pdf`. From `figure1.csv`",
+    "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
+    "variance.md": "ratio of the gradient variances per layer, LR to CRN at the same weights. From `figure1.csv`",
+}
+
+
+def write_readme(results: Path) -> Path:
+    """Write it, about the files that are there."""
+    manifest = read_manifest(results)
+    lines = ["# Results", "", "Written by the command below; do not edit. It overwrites these files.", ""]
+    lines += ["| file | what it is |", "|---|---|"]
+    lines += [f"| `{name}` | {what} |" for name, what in FILES.items() if (results / name).is_file()]
+    lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |", ""]
+    lines += _how(manifest)
+    return write(results / "README.md", "\n".join(lines) + "\n")
+
+
+def _how(manifest: Manifest) -> list[str]:
+    entries = [entry for run in manifest.runs for entry in run.provenance]
+    facts = {
+        "command": [f"`{manifest.command}`"],
+        "budget": [budget_sentence(manifest.runs)],
+        "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
+        "commit": _each(_commit(entry) for entry in entries),
+        "machine": _each(_machine(entry) for entry in entries),
+        "python": _each(str(entry.get("python", "")) for entry in entries),
+        "packages": _each(_packages(entry) for entry in entries),
+        "data": _each(f"SHA-256 {entry.get('data_sha256', '')}" for entry in entries),
+        "runs begun": _each([_span(entries)]),
+        "training": [f"{sum(run.result['training_seconds'] for run in manifest.runs) / 60:.0f} minutes over all runs"],
+    }
+    lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items())]
+    if manifest.missing:
+        lines += ["", "Missing:", "", *(f"- {name}: {why}" for name, why in manifest.missing.items())]
+    return lines
+
+
+def _each(texts: Iterable[str]) -> list[str]:
+    """Different texts once each, in their order."""
+    return list(dict.fromkeys(text for text in texts if text))
+
+
+def _commit(entry: dict[str, Any]) -> str:
+    commit = entry.get("commit") or "unknown"
+    return f"{commit} with uncommitted changes" if entry.get("uncommitted_changes") else str(commit)
+
+
+def _machine(entry: dict[str, Any]) -> str:
+    parts = [entry.get("system"), entry.get("processor"), f"{entry.get('cores')} cores", *entry.get("gpus", [])]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _packages(entry: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in entry.get("packages", {}).items() if version)
+
+
+def _span(entries: list[dict[str, Any]]) -> str:
+    times = sorted(str(entry["started"]) for entry in entries if entry.get("started"))
+    return f"{times[0]} to {times[-1]}" if times else ""

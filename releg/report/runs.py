@@ -1,0 +1,127 @@
+"""results/runs.json and the files of the runs that it names, as the reports see them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# What the budgets of reproduce.sh are called; a run of any other length goes by its number of steps
+BUDGETS = {200: "smoke", 10_000: "quick", 200_000: "standard", 2_000_000: "paper"}
+AUTHORS_STEPS = 2_000_000  # of the authors' later code
+ESTIMATORS = {"LikelihoodRatio": "lr", "CommonRandomNumbers": "crn"}
+NAMES = {"lr": "LR", "crn": "CRN"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its saved config (flat: "model.loss"), its result, and who made it where."""
+
+    folder: Path
+    config: dict[str, Any]
+    result: dict[str, Any]
+    provenance: list[dict[str, Any]]
+
+    @property
+    def architecture(self) -> str:
+        """As the paper writes it, deepest first: 32-64-128-256."""
+        return "-".join(str(size) for size in reversed(self.config["model.layers"]))
+
+    @property
+    def estimator(self) -> str:
+        """Either lr or crn; another's class name."""
+        name = self.config["model.estimator.class_path"].rsplit(".", 1)[-1]
+        return ESTIMATORS.get(name, name)
+
+    @property
+    def seed(self) -> int:
+        """Of everything."""
+        return int(self.config["seed_everything"])
+
+    @property
+    def steps(self) -> int:
+        """That it was trained."""
+        return int(self.config["trainer.max_steps"])
+
+    @property
+    def budget(self) -> str:
+        """Name of the budget with this many steps."""
+        return BUDGETS.get(self.steps, f"{self.steps:,} steps")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What reproduce.sh made, and what it could not."""
+
+    command: str
+    seconds: float
+    runs: list[Run]
+    missing: dict[str, str]
+
+
+def read_manifest(results: Path) -> Manifest:
+    """Read runs.json; ValueError, with a sentence, if it is damaged or not there."""
+    path = results / "runs.json"
+    try:
+        content = json.loads(path.read_bytes())
+        runs = [
+            Run(results / each["folder"], each["config"], each["result"], each["provenance"])
+            for each in content["runs"]
+        ]
+        for run in runs:
+            _ = run.architecture, run.estimator, run.seed, run.steps  # every report needs them
+        return Manifest(content["command"], float(content["seconds"]), runs, content["missing"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}: {error}), expected what reproduce.sh writes; run it again"
+        ) from error
+
+
+def read_csv(path: Path, numbers: tuple[str, ...]) -> list[dict[str, str]]:
+    """The rows of a CSV file whose columns `numbers` hold finite numbers; damaged ones are left out."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", errors="replace") as lines:
+        rows = list(csv.DictReader(line.replace("\0", "") for line in lines))
+    return [row for row in rows if None not in row and None not in row.values() and _all_finite(row, numbers)]
+
+
+def _all_finite(row: dict[str, str], columns: tuple[str, ...]) -> bool:
+    try:
+        return all(math.isfinite(float(row[column])) for column in columns)
+    except (KeyError, ValueError):
+        return False
+
+
+def budget_sentence(runs: list[Run]) -> str:
+    """What must stand under every table: how long was trained, and whether that is long."""
+    steps = sorted({run.steps for run in runs})
+    if not steps:
+        return "No run is finished yet."
+    what = " and ".join(f"{run_steps:,}" for run_steps in steps)
+    names = " and ".join(BUDGETS[run_steps] for run_steps in steps if run_steps in BUDGETS)
+    budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
+    if steps[0] >= AUTHORS_STEPS:
+        return f"{budget}, as many as the authors' later code trains."
+    return f"{budget}, which is not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file that is there whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def remove(*paths: Path) -> None:
+    """An artefact that cannot be made now must not be taken for one of this grid."""
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""variance.md: how many times larger LR's gradient variance is than CRN's, per layer and at the same weights."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+
+from releg.report.figure1_data import ARCHITECTURE, CSV, Point, from_csv
+from releg.report.runs import budget_sentence, read_manifest, remove, write
+
+FILE = "variance.md"
+Number = tuple[float, float]  # value, standard error
+
+INTRODUCTION = f"""# Gradient variance, LR against CRN
+
+Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({ARCHITECTURE}), averaged over the
+units of a layer; layer 1 is next to x. Both estimators are measured at the same weights, those of the LR run, on the
+same training images and noise; LR has the baselines it was trained with. *Sampled* is the within-image variance of the
+samples. *Exact* is that of LR with each unit's own noise integrated out: it also counts the rare events that the
+samples miss once units are saturated. Standard errors are over images; those of ratios take the two as independent.
+"""
+
+
+def write_variance(results: Path) -> list[Path]:
+    """Write variance.md from figure1.csv; without measurements an old one goes."""
+    manifest = read_manifest(results)
+    points = [p for p in from_csv(results / CSV) if p.trained_with == "lr" and p.layer is not None]
+    steps = sorted({point.step for point in points})
+    if not steps:
+        remove(results / FILE)
+        return []
+    chosen = [run for run in manifest.runs if run.architecture == ARCHITECTURE]
+    lines = [INTRODUCTION, f"## After {steps[-1]:,} steps", "", *_last_step(points, steps[-1])]
+    lines += ["", "## In the course of training: LR / CRN, exact", "", *_course(points, steps, "exact_within")]
+    lines += ["", "## In the course of training: LR / CRN, sampled", "", *_course(points, steps, "within")]
+    lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]
+    return [write(results / FILE, "\n".join(lines) + "\n")]
+
+
+def number(points: list[Point], estimator: str, kind: str, layer: int, step: int) -> Number:
+    """Mean over seeds; not a number where nothing was measured."""
+    key = (estimator, kind, layer, step)
+    here = [p for p in points if (p.estimator, p.quantity, p.layer, p.step) == key]
+    if not here:
+        return math.nan, math.nan
+    error = math.sqrt(math.fsum((p.standard_error or 0.0) ** 2 for p in here)) / len(here)
+    return statistics.fmean(p.value for p in here), error
+
+
+def ratio(top: Number, bottom: Number) -> Number:
+    """Of two numbers with independent errors."""
+    if not bottom[0] or math.isnan(top[0]) or math.isnan(bottom[0]):
+        return math.nan, math.nan
+    value = top[0] / bottom[0]
+    relative = math.hypot(top[1] / top[0] if top[0] else 0.0, bottom[1] / bottom[0])
+    return value, abs(value) * relative
+
+
+def show(one: Number) -> str:
+    """1.2e+04 ± 2e+03."""
+    value, error = one
+    if math.isnan(value):
+        return "–"
+    return f"{value:.3g}" if math.isnan(error) else f"{value:.3g} ± {error:.1g}"
+
+
+def _layers(points: list[Point]) -> list[int]:
+    return sorted({point.layer for point in points if point.layer is not None})
+
+
+def _last_step(points: list[Point], step: int) -> list[str]:
+    lines = [
+        "| layer | LR, sampled | LR, exact | CRN | LR / CRN, sampled | LR / CRN, exact |",
+        "|---" + "|---:" * 5 + "|",
+    ]
+    for layer in _layers(points):
+        sampled, exact = (number(points, "lr", kind, layer, step) for kind in ("within", "exact_within"))
+        crn = number(points, "crn", "within", layer, step)
+        cells = [sampled, exact, crn, ratio(sampled, crn), ratio(exact, crn)]
+        lines.append(f"| {layer} | {' | '.join(map(show, cells))} |")
+    return lines
+
+
+def _course(points: list[Point], steps: list[int], kind: str) -> list[str]:
+    layers = _layers(points)
+    lines = [f"| steps | {' | '.join(f'layer {layer}' for layer in layers)} |", "|---:" * (len(layers) + 1) + "|"]
+    for step in steps:
+        cells = [
+            show(ratio(number(points, "lr", kind, layer, step), number(points, "crn", "within", layer, step)))
+            for layer in layers
+        ]
+        lines.append(f"| {step:,} | {' | '.join(cells)} |")
+    return lines

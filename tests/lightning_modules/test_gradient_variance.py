@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import copy
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+import yaml
+from jsonargparse import ArgumentParser
+from pytorch_lightning.loggers.logger import DummyLogger
+
+from lightning_modules import gradient_variance, progress
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.checkpoints import SafeCheckpointIO
+from lightning_modules.commands.variance import main, read_estimator, shipped_names
+from lightning_modules.gradient_variance import GradientVariance, have_same_settings, training_images
+from lightning_modules.run_folder import save_config
+from lightning_modules.sbn_module import SBNModule
+from lightning_modules.variance_csv import COLUMNS, read_rows, replace_rows
+from releg.baselines import InputDependent, RunningAverage
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.moments import Number
+from releg.variance import GradientVariances
+
+LAYERS = [5, 3]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def data() -> BinarizedMNIST:
+    data = BinarizedMNIST()
+    data.prepare_data()
+    data.setup("fit")
+    return data
+
+
+def paper_lr() -> LikelihoodRatio:
+    return LikelihoodRatio([InputDependent(), RunningAverage()])
+
+
+def crn() -> CommonRandomNumbers:
+    return CommonRandomNumbers("batched")
+
+
+class Scalars(DummyLogger):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[int | None, dict[str, float]]] = []
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        self.rows.append((step, dict(metrics)))
+
+    def variances(self) -> dict[int | None, dict[str, float]]:
+        return {step: row for step, row in self.rows if any(name.startswith("grad_variance") for name in row)}
+
+
+def train(
+    folder: Path, data: BinarizedMNIST, *callbacks: pl.Callback, steps: int = 4, ckpt: Path | None = None, **more: Any
+) -> tuple[pl.Trainer, SBNModule, Scalars]:
+    scalars = Scalars()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_steps=steps,
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+        logger=scalars,
+        plugins=[SafeCheckpointIO()],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        limit_val_batches=0,
+        **more,
+    )
+    module = SBNModule(LAYERS, paper_lr())
+    # each trainer gets its own data module: it keeps a reference to the trainer
+    trainer.fit(module, datamodule=copy.copy(data), ckpt_path=ckpt)
+    return trainer, module, scalars
+
+
+def small(**more: Any) -> GradientVariance:
+    return GradientVariance(**{"num_images": 3, "samples_per_image": 4, "baseline_steps": 3, **more})
+
+
+def test_training_is_bit_identical_with_and_without_the_callback(tmp_path: Path, data: BinarizedMNIST) -> None:
+    endings = []
+    for callbacks in ([], [small(estimators={"crn": crn(), "plain": LikelihoodRatio()}, every_n_steps=1, steps=[0])]):
+        torch.manual_seed(5)
+        np.random.seed(5)
+        _, module, _ = train(tmp_path, data, *callbacks)
+        optimizer = module.optimizers()
+        assert isinstance(optimizer, torch.optim.Optimizer)
+        states = [value for state in optimizer.state_dict()["state"].values() for value in state.values()]
+        endings.append([*module.state_dict().values(), *states, torch.get_rng_state(), torch.rand(1)])
+        assert module.training
+    assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(*endings, strict=True))
+    assert {row["step"] for row in read_rows(tmp_path / "grad_variance.csv")} == {"0", "1", "2", "3", "4"}
+
+
+def test_numbers_are_logged_by_kind_and_layer_and_written_in_long_form(tmp_path: Path, data: BinarizedMNIST) -> None:
+    _, _, scalars = train(tmp_path, data, small(estimators={"crn": crn()}, steps=[2]))
+    kinds = ["within", "between", "total", "exact_within", "optimal_within"]
+    own = {f"grad_variance/{kind}/layer{layer}" for kind in kinds for layer in (1, 2)}
+    other = {f"grad_variance/crn/{kind}/layer{layer}" for kind in kinds[:3] for layer in (1, 2)}
+    assert {step: set(row) for step, row in scalars.variances().items()} == {2: own | other, 4: own | other}
+    with (tmp_path / "grad_variance.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == 2 * len(own | other)
+    assert {(row["num_images"], row["samples_per_image"]) for row in rows} == {("3", "4")}
+    logged = scalars.variances()[2]["grad_variance/within/layer1"]
+    (row,) = (
+        r
+        for r in rows
+        if (r["step"], r["estimator"], r["layer"], r["kind"]) == ("2", "likelihood_ratio", "1", "within")
+    )
+    assert float(row["value"]) == logged
+    assert float(row["standard_error"]) > 0
+
+
+def test_only_the_end_is_measured_by_default_and_nothing_if_so_wished(tmp_path: Path, data: BinarizedMNIST) -> None:
+    _, _, scalars = train(tmp_path, data, small())
+    assert set(scalars.variances()) == {4}
+    _, _, scalars = train(tmp_path / "none", data, small(at_end=False))
+    assert scalars.variances() == {}
+
+
+def test_a_continued_run_neither_repeats_nor_doubles_nor_misses_a_measurement(
+    tmp_path: Path, data: BinarizedMNIST
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(whole, data, small(every_n_steps=2), steps=6)
+    trainer, _, _ = train(parts, data, small(every_n_steps=2), steps=4)
+    checkpoint = parts / "last.ckpt"
+    trainer.save_checkpoint(checkpoint)
+    _, _, scalars = train(parts, data, small(every_n_steps=2), steps=6, ckpt=checkpoint)
+    assert set(scalars.variances()) == {6}  # step 4 was in the file
+    files = [(folder / "grad_variance.csv").read_text() for folder in (whole, parts)]
+    assert files[0] == files[1]
+    (parts / "grad_variance.csv").unlink()
+    _, _, scalars = train(parts, data, small(every_n_steps=2), steps=4, ckpt=checkpoint)
+    assert set(scalars.variances()) == {4}  # killed between the last step and its measurement
+
+
+def test_rows_of_a_step_are_replaced_and_damaged_ones_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "grad_variance.csv"
+
+    def results(value: float) -> dict[str, GradientVariances]:
+        return {"crn": GradientVariances(3, 4, [{"within": Number(value, torch.rand(3))}])}
+
+    for step, value in ((10, 1.0), (2, 2.0), (10, 3.0)):
+        replace_rows(file, step, results(value))
+    assert [(row["step"], row["value"]) for row in read_rows(file)] == [("2", "2.0"), ("10", "3.0")]
+    with file.open("a") as damaged:
+        damaged.write("12,crn,1,wi")
+    assert len(read_rows(file)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["grad_variance.csv"]
+
+
+def test_measuring_does_not_count_as_training_time(
+    tmp_path: Path, data: BinarizedMNIST, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def slow(*args: Any) -> dict[str, GradientVariances]:
+        now[0] += 100
+        return {}
+
+    monkeypatch.setattr(gradient_variance, "measure", slow)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    clock = progress.TrainingClock()
+    train(tmp_path, data, small(every_n_steps=1), clock)  # the command line puts the clock behind all other callbacks
+    assert now[0] == 400
+    assert clock.seconds == 0
+
+
+def test_a_fast_dev_run_measures_next_to_nothing_and_writes_no_file(tmp_path: Path, data: BinarizedMNIST) -> None:
+    train(tmp_path, data, GradientVariance(estimators={"crn": crn()}), fast_dev_run=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_callback_is_configured_like_everything_else() -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--callback", type=pl.Callback)
+    shipped = yaml.safe_load(
+        (Path(gradient_variance.__file__).parent / "configs/estimator/likelihood_ratio.yaml").read_text()
+    )
+    config = {
+        "class_path": "lightning_modules.gradient_variance.GradientVariance",
+        "init_args": {"steps": [0, 10], "num_images": 100, "estimators": {"lr": shipped["model"]["estimator"]}},
+    }
+    callback = parser.instantiate(parser.parse_object({"callback": config})).callback
+    assert isinstance(callback, GradientVariance)
+    assert isinstance(callback.estimators["lr"], LikelihoodRatio)
+    assert callback.steps == {0, 10}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_images": 1}, "num_images is 1, expected 2 to 50,000"),
+        ({"num_images": 50_001}, "num_images is 50001"),
+        ({"samples_per_image": 1}, "samples_per_image is 1, expected at least 2"),
+        ({"steps": [3, -1]}, r"steps is \[3, -1\], expected no negative number"),
+        ({"every_n_steps": 0}, "every_n_steps is 0, expected at least 1"),
+        ({"baseline_steps": -1}, "baseline_steps is -1, expected at least 0"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GradientVariance(**settings)
+
+
+def test_another_estimator_by_the_name_of_the_runs_own_is_refused(tmp_path: Path, data: BinarizedMNIST) -> None:
+    train(tmp_path / "same", data, small(estimators={"likelihood_ratio": paper_lr()}))
+    with pytest.raises(ValueError, match="rename it"):
+        train(tmp_path / "other", data, small(estimators={"likelihood_ratio": LikelihoodRatio()}))
+
+
+def test_settings_are_compared_but_not_what_was_learned() -> None:
+    module = SBNModule(LAYERS, paper_lr())
+    for parameter in module.estimator.parameters():
+        torch.nn.init.ones_(parameter)
+    assert have_same_settings(module.estimator, paper_lr(), module.model)
+    others = [
+        LikelihoodRatio([InputDependent(), RunningAverage(decay=0.9)]),
+        LikelihoodRatio([InputDependent(99), RunningAverage()]),
+        LikelihoodRatio([RunningAverage(), InputDependent()]),
+        LikelihoodRatio([InputDependent(), RunningAverage()], samples=2),
+        crn(),
+    ]
+    assert not any(have_same_settings(module.estimator, other, module.model) for other in others)
+
+
+def test_images_are_the_first_of_the_training_split_and_dynamic_bits_a_function_of_the_seed(
+    data: BinarizedMNIST, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert training_images(data, 0)[:7].tolist() == data.images("train")[:7].tolist()
+    dynamic = BinarizedMNIST(binarization="dynamic")
+    monkeypatch.setattr(dynamic, "images", lambda split: 100 * data.images(split)[:50])  # drawing all takes a second
+    first, again, other = (training_images(dynamic, seed) for seed in (0, 0, 1))
+    assert first.dtype == torch.uint8
+    assert set(first.unique().tolist()) == {0, 1}
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory, data: BinarizedMNIST) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    trainer, _, _ = train(folder, data)
+    trainer.save_checkpoint(folder / "best.ckpt")
+    estimator = yaml.safe_load(
+        (Path(gradient_variance.__file__).parent / "configs/estimator/likelihood_ratio.yaml").read_text()
+    )
+    model = {"layers": LAYERS, "estimator": estimator["model"]["estimator"]}
+    save_config(folder, {"model": model, "data": {"binarization": "fixed"}, "trainer": {}})
+    return folder / "best.ckpt"
+
+
+AMOUNTS = ["--num-images", "3", "--samples-per-image", "10", "--baseline-steps", "2"]
+
+
+def test_command_prints_a_table_and_writes_the_same_numbers(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--ckpt", str(checkpoint), *AMOUNTS]) == 0
+    printed = capsys.readouterr().out
+    rows = read_rows(checkpoint.with_name("grad_variance-best.csv"))
+    assert {row["estimator"] for row in rows} == {"likelihood_ratio", "common_random_numbers"}
+    assert {row["step"] for row in rows} == {"4"}
+    for row in rows:
+        assert f"{float(row['value']):.4g} ±" in printed
+    assert "SBN(3-5) after 4 steps with likelihood_ratio" in printed
+    assert "ratio to common_random_numbers" in printed
+    assert "likelihood_ratio: the run's own, with what it learned." in printed
+
+
+def test_command_measures_the_runs_own_estimator_as_the_callback_does(
+    checkpoint: Path, tmp_path: Path, data: BinarizedMNIST
+) -> None:
+    train(tmp_path, data, small(samples_per_image=10))
+    assert main(["--ckpt", str(checkpoint), "--output", str(tmp_path / "own.csv"), *AMOUNTS]) == 0
+    theirs = [row for row in read_rows(tmp_path / "own.csv") if row["estimator"] == "likelihood_ratio"]
+    by_callback = read_rows(tmp_path / "grad_variance.csv")
+    for row, expected in zip(theirs, by_callback, strict=True):
+        assert float(row["value"]) == pytest.approx(float(expected["value"]), rel=1e-6)
+
+
+def test_command_fits_baselines_of_estimators_from_files(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "small_nets.yaml"
+    baselines = [{"class_path": "releg.baselines.InputDependent", "init_args": {"hidden": 4}}]
+    estimator = {
+        "class_path": "releg.estimators.likelihood_ratio.LikelihoodRatio",
+        "init_args": {"baselines": baselines},
+    }
+    config.write_text(yaml.safe_dump({"model": {"estimator": estimator}}))
+    output = tmp_path / "table.md"
+    assert main(["--ckpt", str(checkpoint), "--estimators", str(config), "--output", str(output), *AMOUNTS]) == 0
+    assert "small_nets: baselines trained for 2 mini-batches" in capsys.readouterr().out
+    assert output.read_text().count("| small_nets ") == len(LAYERS)
+
+
+def test_every_shipped_estimator_can_be_named() -> None:
+    assert {"likelihood_ratio", "common_random_numbers"} <= set(shipped_names())
+    for name in shipped_names():
+        read_estimator(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--ckpt", "nowhere.ckpt"], "no checkpoint nowhere.ckpt"),
+        (["--estimators", "magic"], "there is no estimator magic, expected one of common_random_numbers"),
+        (["--estimators", "bad.yaml"], "bad.yaml does not describe an estimator"),
+        (["--estimators", "wrong_key.yaml"], "wrong_key.yaml does not describe an estimator"),
+        (["--estimators", "likelihood_ratio", "likelihood_ratio"], "expected different names"),
+        (["--num-images", "1"], "--num-images is 1, expected 2 to 50000"),
+        (["--num-images", "many"], "invalid int value: 'many'"),
+        (["--samples-per-image", "1"], "--samples-per-image is 1, expected at least 2"),
+        (["--baseline-steps", "-1"], "--baseline-steps is -1, expected at least 0"),
+        (["--output", "."], "--output is the folder ., expected a file"),
+        (["--unknown"], "unrecognized arguments: --unknown"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence_and_code_2(
+    arguments: list[str],
+    words: str,
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text("model: 3")
+    crn_class = "releg.estimators.common_random_numbers.CommonRandomNumbers"
+    Path("wrong_key.yaml").write_text(f"model: {{estimator: {{class_path: {crn_class}, init_args: {{sample: 1}}}}}}")
+    assert main(["--ckpt", str(checkpoint), *arguments]) == 2
+    message = capsys.readouterr().err.strip()
+    assert words in message.splitlines()[-1]
+    assert "Traceback" not in message
+
+
+def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for option in ("--ckpt", "--estimators", "--num-images", "--samples-per-image", "--baseline-steps", "--output"):
+        assert option in text
+    for kind in ("within", "between", "total", "exact_within", "optimal_within"):
+        assert kind in text
