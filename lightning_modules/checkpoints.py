@@ -37,6 +37,12 @@ class SafeCheckpointIO(TorchCheckpointIO):
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
+        except (OSError, RuntimeError) as error:  # torch's writer turns the system's errors into its own
+            cause = error.__context__ if isinstance(error.__context__, OSError) else error
+            raise OSError(
+                f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected room for it; free some "
+                "disk space and give the same command again, which continues from the last checkpoint"
+            ) from error
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -21,7 +21,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules import run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, newest_whole
+from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_checkpoint, newest_whole
 from lightning_modules.console import say
 from lightning_modules.images import ImageGrids
 from lightning_modules.metrics_csv import MetricsCSV
@@ -80,7 +80,8 @@ class RelegCLI(LightningCLI):
         }
         if fitting:
             folder.mkdir(parents=True, exist_ok=True)
-            settings["logger"] = [MetricsCSV(folder), TensorBoardLogger(folder, name="", version="")]
+            self.resumed = self._get(self.config, "ckpt_path") or newest_whole(folder)
+            settings["logger"] = [MetricsCSV(folder), _tensorboard(folder, self.resumed)]
             settings["val_check_interval"] = _at_most(config["trainer"]["val_check_interval"], config["trainer"])
         trainer = super().instantiate_trainer(**settings, **kwargs)
         if self.subcommand == "fit":
@@ -104,9 +105,9 @@ class RelegCLI(LightningCLI):
             say(f"{folder} is finished already; nothing to do. {_read_bound(folder)}")
             return
         self._open(folder)
-        kwargs["ckpt_path"] = kwargs.get("ckpt_path") or newest_whole(folder)
-        if kwargs["ckpt_path"]:
-            say(f"continuing {folder} from {Path(kwargs['ckpt_path']).name}")
+        kwargs["ckpt_path"] = self.resumed
+        if self.resumed:
+            say(f"continuing {folder} from {Path(self.resumed).name}")
         trainer.fit(model, **kwargs)
         if trainer.global_step >= trainer.max_steps:
             self._finish(folder, model)
@@ -142,6 +143,12 @@ class RelegCLI(LightningCLI):
                     {k: str(v) if isinstance(v, list) else v for k, v in plain.items()}, dict(metrics)
                 )
                 logger.save()
+
+
+def _tensorboard(folder: Path, resumed: str | Path | None) -> TensorBoardLogger:
+    """A logger that hides what was logged after the checkpoint that the run continues from."""
+    purge_step = load_checkpoint(Path(resumed))["global_step"] + 1 if resumed else None
+    return TensorBoardLogger(folder, name="", version="", purge_step=purge_step)
 
 
 def _read_bound(folder: Path) -> str:

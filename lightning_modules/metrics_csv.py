@@ -46,7 +46,8 @@ class MetricsCSV(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Append one row per number."""
-        rows = [(step, f"{self.seconds:.3f}", name, value) for name, value in metrics.items() if name not in ("epoch", "step")]
+        numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
+        rows = [(step, f"{self.seconds:.3f}", name, value) for name, value in numbers.items()]
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
             if file.tell() == 0:

@@ -31,6 +31,12 @@ class TrainingClock(pl.Callback):
         """Go on from there."""
         self.seconds = state_dict["seconds"]
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A continued run logs again what an interruption cut off from its checkpoint."""
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsCSV):
+                logger.rewind(trainer.global_step)
+
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start."""
         self._started = time.perf_counter()

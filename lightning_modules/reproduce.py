@@ -86,7 +86,8 @@ def _train(
 
     done = len([each for each in placed if each.result is not None])
     steps = placed[0].steps if placed else 0
-    budget = f"budget {options.budget.stem}: {steps:,} steps per run; {len(waiting)} runs to make, {done} there already"
+    to_make = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs"
+    budget = f"budget {options.budget.stem}: {steps:,} steps per run; {to_make} to make, {done} there already"
     if not waiting:
         print(budget, file=sys.stderr)
         return {}
@@ -136,10 +137,12 @@ def _check_writable(results: Path) -> None:
         results.mkdir(parents=True, exist_ok=True)
         trial.write_text("yes\n")
         trial.unlink()
-        if not (results / PAPER).is_file():
-            shutil.copyfile(RESULTS / PAPER, results / PAPER)
     except OSError as error:
-        raise OSError(f"cannot write to {results} ({error.strerror}), expected a folder for results; free it") from None
+        raise OSError(
+            f"cannot write to {results} ({error.strerror}), expected a folder for results; make it writable"
+        ) from None
+    if not (results / PAPER).is_file():
+        shutil.copyfile(RESULTS / PAPER, results / PAPER)
 
 
 def _as_typed(arguments: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import traceback
 from types import TracebackType
-from typing import BinaryIO
+from typing import IO
 
 from lightning_modules.bench.memory import LINUX, Request, measure
 from lightning_modules.bench.steps import PYRO, available
@@ -68,7 +68,7 @@ class FreshProcess:
             self._helper = None
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until there are no more."""
     while True:
         try:
@@ -92,7 +92,7 @@ def answer_to(request: Request) -> Answer:
         return None, traceback.format_exc()
 
 
-def _send(stream: BinaryIO, message: object) -> None:
+def _send(stream: IO[bytes], message: object) -> None:
     pickle.dump(message, stream)
     stream.flush()
 

@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from lightning_modules.bench.rounds import quartiles
-from lightning_modules.bench.steps import OWN, TrainingStep, available, module_for
+from lightning_modules.bench.steps import OWN, TrainingStep, architecture_name, available, module_for
 from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.cli import RelegCLI, find_configs
@@ -113,14 +113,15 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
     rows: list[Row] = []
     for name in available(tuple(CONFIGS)):
         say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
-        bare, trainer = [], []
+        bare: list[float] = []
+        trainer: list[float] = []
         for repetition in range(repetitions):
             ways = [(bare, bare_rate), (trainer, trainer_rate)]
             for rates, rate in ways if repetition % 2 == 0 else reversed(ways):
                 rates.append(rate(name, bench, steps))
         rows.append(
             {
-                "architecture": "-".join(str(size) for size in reversed(LAYERS)),
+                "architecture": architecture_name(LAYERS),
                 "estimator": name,
                 **overhead_columns(bare, trainer),
                 "steps": steps,

@@ -41,12 +41,16 @@ class PyroStep(TrainingStep):
 
     def __call__(self, x: Tensor) -> None:
         """Train on x (B, data_size) once."""
+        self.optimizer.zero_grad()
+        self.backward(x)
+        self.optimizer.step()
+
+    def backward(self, x: Tensor) -> None:
+        """Add the gradient of the loss, summed over the rows of x, to every parameter's .grad."""
         if len(x) != self._rows:
             self._rows = len(x)
             pyro.clear_param_store()  # the averages have the shape of the batch
-        self.optimizer.zero_grad()
         self.elbo.loss_and_grads(self.generate, self.infer, x)
-        self.optimizer.step()
 
     def generate(self, x: Tensor) -> None:
         """p(x, z), deepest layer first."""
@@ -64,7 +68,7 @@ class PyroStep(TrainingStep):
         with pyro.plate("rows", len(x)):
             below = x - model.mean
             for layer, linear in enumerate(model.inference):
-                options = {"baseline": baseline(nets[layer], below)}
+                options: Any = {"baseline": baseline(nets[layer], below)}
                 below = pyro.sample(f"z{layer}", dist.Bernoulli(logits=linear(below)).to_event(1), infer=options)
 
     def _baseline_nets(self) -> nn.ModuleList:

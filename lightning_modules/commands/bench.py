@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -171,11 +171,11 @@ def run(options: argparse.Namespace) -> None:
     write(options.output, [row | commit for row in rows], studies)
 
 
-def write(folder: Path, rows: list[Row], studies: dict[str, object]) -> None:
+def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
     """Numbers, then the report made from them."""
     for name, content in ((report.ROWS, rows), (report.STUDIES, studies)):
         run_folder.write_atomically(folder / name, json.dumps(content, indent=2) + "\n")
-    written = report.write(folder)
+    written = report.write_bench(folder)
     print(written[0].read_text())
     say(f"written to {', '.join(str(path) for path in [folder / report.ROWS, folder / report.STUDIES, *written])}")
 

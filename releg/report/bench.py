@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from releg.report.bench_plot import save_plot
+from releg.report.bench_plot import png
+from releg.report.runs import remove, write
 
 ROWS, STUDIES, PAGE, PLOT = "bench.json", "bench_studies.json", "bench.md", "bench.png"
 LABELS = {
@@ -23,17 +25,17 @@ BUSY_AT_END = 1.0  # the same, beyond the threads of the benchmark itself
 Row = dict[str, Any]
 
 
-def write(results: Path) -> list[Path]:
+def write_bench(results: Path) -> list[Path]:
     """Write the page and the plot beside the numbers; answers with their paths, the page first."""
     rows: list[Row] = read(results / ROWS)
     studies: dict[str, Any] = read(results / STUDIES)
     page, plot = results / PAGE, results / PLOT
-    if studies["scaling"]:
-        save_plot(plot, studies["scaling"], studies["exponents"], LABELS)
-    else:
-        plot.unlink(missing_ok=True)  # it would belong to another run
-    page.write_text(markdown(rows, studies))
-    return [page, plot] if studies["scaling"] else [page]
+    write(page, markdown(rows, studies))
+    if not studies["scaling"]:
+        remove(plot)  # it would belong to another run
+        return [page]
+    write(plot, png(studies["scaling"], studies["exponents"], LABELS))
+    return [page, plot]
 
 
 def read(path: Path) -> Any:
@@ -155,8 +157,10 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
         return []
     axes = {"units": "units per layer (depth 2)", "depth": "depth (200 units per layer)"}
     lines = [
-        [axes[row["study"]], f"{row['from']} to {row['to']}", LABELS[row["estimator"]]]
-        + [f"{row['exponent']:.2f}", f"{row['exponent_of_ratio']:+.2f}"]
+        [
+            *(axes[row["study"]], f"{row['from']} to {row['to']}", LABELS[row["estimator"]]),
+            *(f"{row['exponent']:.2f}", f"{row['exponent_of_ratio']:+.2f}"),
+        ]
         for row in studies["exponents"]
     ]
     head = ["time against", "range", "", "exponent", "exponent of the ratio to LR"]
@@ -171,9 +175,11 @@ def overhead_section(studies: dict[str, Any]) -> list[str]:
     if not studies["overhead"]:
         return []
     lines = [
-        [f"SBN({row['architecture']})", LABELS[row["estimator"]]]
-        + [f"{row['bare_steps_per_second']:.1f}", f"{row['trainer_steps_per_second']:.1f}"]
-        + [f"{row['lost']:.1%} ({row['lost_quartiles'][0]:.1%} to {row['lost_quartiles'][1]:.1%})"]
+        [
+            *(f"SBN({row['architecture']})", LABELS[row["estimator"]]),
+            *(f"{row['bare_steps_per_second']:.1f}", f"{row['trainer_steps_per_second']:.1f}"),
+            f"{row['lost']:.1%} ({row['lost_quartiles'][0]:.1%} to {row['lost_quartiles'][1]:.1%})",
+        ]
         for row in studies["overhead"]
     ]
     first = studies["overhead"][0]
@@ -187,9 +193,11 @@ def overhead_section(studies: dict[str, Any]) -> list[str]:
 def notes(run: dict[str, Any]) -> str:
     """How it was measured, and what was not."""
     lines = [
-        "A step: draw noise, estimate, zero_grad, backward, RMSprop; on real batches of binarised MNIST. Estimators take "
-        "turns within each round, from the same weights and on the same batches; the first step of a turn is discarded. "
-        "Times and ratios are medians over rounds. Steps of more than 0.25 s are timed one by one in fewer rounds.",
+        "A step: draw noise, estimate, zero_grad, backward, RMSprop; on real batches of binarised MNIST. Estimators "
+        "take turns within each round, from the same weights and on the same batches; the first step of a turn is "
+        "discarded. Times and ratios are medians over rounds. Steps of more than 0.25 s are timed one by one, in fewer "
+        "rounds.",
+        "Pyro's LR: TraceGraph_ELBO with the same nets, baselines and optimiser, its validation switched off.",
         f"Memory: {run['memory']}.",
         *run["notes"],
     ]
@@ -214,3 +222,10 @@ def _ratio(value: float) -> str:
 
 def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    try:
+        print(*write_bench(Path(sys.argv[1] if len(sys.argv) > 1 else "results")), sep="\n")
+    except (OSError, ValueError) as error:
+        sys.exit(f"releg.report: {error}")

@@ -2,54 +2,67 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers and in print
-STYLES = {"lr": ("#000000", "o", "-"), "crn_cpu": ("#D55E00", "s", "-"), "crn_batched": ("#0072B2", "^", "--")}
+from releg.report.figure1 import COLOURS, FONT
+
+STYLES: dict[str, Any] = {
+    "lr": {"color": COLOURS["lr"], "marker": "o", "markerfacecolor": "white"},
+    "crn_cpu": {"color": COLOURS["crn"], "marker": "s"},
+    "crn_batched": {"color": COLOURS["crn"], "marker": "^", "linestyle": "--", "markerfacecolor": "white"},
+}
 AXES = {"units": "units per layer, depth 2", "depth": "depth, 200 units per layer"}
 
 Row = dict[str, Any]
 
 
-def save_plot(path: Path, rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str]) -> None:
+def png(rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str]) -> bytes:
+    """The picture as a file; the same numbers make the same bytes."""
+    data = io.BytesIO()
+    with mpl.rc_context(FONT):
+        draw(rows, exponents, labels).savefig(data, format="png", dpi=300, metadata={"Software": None})
+    return data.getvalue()
+
+
+def draw(rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str]) -> Figure:
     """One panel per study, with quartiles over rounds as bars and the fitted exponents in the legend."""
     studies = [study for study in AXES if any(row["study"] == study for row in rows)]
-    figure = Figure(figsize=(3.6 * len(studies), 3.1), layout="constrained")
+    figure = Figure(figsize=(3.4 * len(studies), 3.0), layout="constrained")
     panels = figure.subplots(1, len(studies), sharey=True, squeeze=False)[0]
-    for panel, study in zip(panels, studies, strict=True):
+    for panel, study, letter in zip(panels, studies, "ab", strict=False):
         slopes = {row["estimator"]: row["exponent"] for row in exponents if row["study"] == study}
         for name in dict.fromkeys(row["estimator"] for row in rows):
             mine = [row for row in rows if (row["study"], row["estimator"]) == (study, name)]
-            power = f", $\\propto n^{{{slopes[name]:.2f}}}$" if name in slopes else ""
-            _curve(panel, study, mine, name, labels[name] + power)
+            power = f"  exponent {slopes[name]:.2f}" if name in slopes else ""
+            _curve(panel, study, mine, labels[name] + power)
+        panel.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         _finish(panel, study, sorted({row[study] for row in rows if row["study"] == study}))
     panels[0].set_ylabel("ms per training step")
-    figure.savefig(path, dpi=300)
+    return figure
 
 
-def _curve(panel: Axes, study: str, rows: Sequence[Row], name: str, label: str) -> None:
-    colour, marker, line = STYLES[name]
+def _curve(panel: Axes, study: str, rows: Sequence[Row], label: str) -> None:
     times = [row["ms_per_step"] for row in rows]
-    below = [row["ms_per_step"] - row["ms_quartiles"][0] for row in rows]
-    above = [row["ms_quartiles"][1] - row["ms_per_step"] for row in rows]
+    below = [max(0.0, row["ms_per_step"] - row["ms_quartiles"][0]) for row in rows]
+    above = [max(0.0, row["ms_quartiles"][1] - row["ms_per_step"]) for row in rows]
     panel.errorbar(
         [row[study] for row in rows],
         times,
         yerr=[below, above],
-        color=colour,
-        marker=marker,
-        linestyle=line,
-        markersize=4.5,
-        linewidth=1.3,
-        elinewidth=0.9,
-        capsize=2,
+        markersize=3.8,
+        markeredgewidth=0.8,
+        linewidth=1.2,
+        elinewidth=0.7,
+        capsize=1.5,
         label=label,
+        **STYLES[rows[0]["estimator"]],
     )
 
 
@@ -59,9 +72,15 @@ def _finish(panel: Axes, study: str, sizes: Sequence[int]) -> None:
     panel.set_xlabel(AXES[study])
     panel.xaxis.set_major_locator(FixedLocator(list(sizes)))
     panel.xaxis.set_minor_locator(NullLocator())
-    panel.xaxis.set_major_formatter(ScalarFormatter())
-    panel.yaxis.set_major_formatter(ScalarFormatter())
-    panel.grid(True, which="major", color="0.9", linewidth=0.6)
+    panel.xaxis.set_major_formatter(FuncFormatter(_plain))
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(FuncFormatter(_plain))
+    panel.grid(True, which="major", linewidth=0.3, color="0.88")
     panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(frameon=False, fontsize=8, loc="upper left")
+    # above the panel, where no curve can pass
+    panel.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.06, 0.98), borderaxespad=0, handlelength=2.5)
+
+
+def _plain(value: float, _: int | None = None) -> str:
+    return f"{value:g}"

@@ -96,7 +96,7 @@ def _draw_bounds(axes: Axes, bounds: list[Point], against_time: bool) -> None:
         if any(len(here) > 1 for here in at):
             low, high = ([choose(p.value for p in here) for here in at] for choose in (min, max))
             axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.set_ylabel("validation bound (nats per image)")
+    axes.set_ylabel("validation bound (nats)")
     axes.set_xlabel(f"training time ({name})" if against_time else "training steps")
     axes.set_xlim(left=0)
     if against_time:

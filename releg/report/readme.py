@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from releg.report.runs import Manifest, budget_sentence, read_manifest, write
+from releg.report.runs import Manifest, budget_sentence, missing_lines, read_manifest, write
 
 FILES = {
     "paper.json": "the paper's own Table 1, with its source; written by hand",
@@ -45,7 +45,7 @@ def _how(manifest: Manifest) -> list[str]:
     }
     lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items())]
     if manifest.missing:
-        lines += ["", "Missing:", "", *(f"- {name}: {why}" for name, why in manifest.missing.items())]
+        lines += ["", "Missing:", "", *missing_lines(manifest)]
     return lines
 
 

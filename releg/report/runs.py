@@ -110,6 +110,14 @@ def budget_sentence(runs: list[Run]) -> str:
     return f"{budget}, which is not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
 
 
+def missing_lines(manifest: Manifest) -> list[str]:
+    """A list of the runs that are not there, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in manifest.missing.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [f"- {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+
+
 def write(path: Path, content: str | bytes) -> Path:
     """Write a file that is there whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")

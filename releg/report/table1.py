@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from releg.report.runs import NAMES, Manifest, Run, budget_sentence, read_manifest, write
+from releg.report.runs import NAMES, Manifest, Run, budget_sentence, missing_lines, read_manifest, write
 
 Row = dict[str, Any]
 TITLE = "Variational bound of the negative log-likelihood on the MNIST test images, in nats per image (lower is better)"
@@ -121,9 +121,7 @@ def _cells(cells: list[str]) -> str:
 
 
 def _missing(manifest: Manifest) -> list[str]:
-    if not manifest.missing:
-        return []
-    return ["", "Not in this table:", "", *(f"- {name}: {why}" for name, why in manifest.missing.items())]
+    return ["", "Not in this table:", "", *missing_lines(manifest)] if manifest.missing else []
 
 
 def _gaps(rows: list[Row], paper: dict[str, dict[str, float]]) -> list[str]:

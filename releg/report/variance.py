@@ -10,6 +10,7 @@ from releg.report.figure1_data import ARCHITECTURE, CSV, Point, from_csv
 from releg.report.runs import budget_sentence, read_manifest, remove, write
 
 FILE = "variance.md"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Number = tuple[float, float]  # value, standard error
 
 INTRODUCTION = f"""# Gradient variance, LR against CRN
@@ -58,11 +59,17 @@ def ratio(top: Number, bottom: Number) -> Number:
 
 
 def show(one: Number) -> str:
-    """1.2e+04 ± 2e+03."""
+    """153 ± 31, or (5.2 ± 0.6) × 10⁴; two digits of the error."""
     value, error = one
     if math.isnan(value):
         return "–"
-    return f"{value:.3g}" if math.isnan(error) else f"{value:.3g} ± {error:.1g}"
+    exponent = math.floor(math.log10(abs(value))) if value else 0
+    power = 0 if -3 <= exponent <= 3 else exponent
+    value, error = value / 10.0**power, error / 10.0**power
+    known = math.isfinite(error) and error > 0
+    digits = max(0, 1 - math.floor(math.log10(error))) if known else max(0, 2 - exponent + power)
+    text = f"{value:,.{digits}f} ± {error:,.{digits}f}" if known else f"{value:,.{digits}f}"
+    return text if power == 0 else f"({text}) × 10{str(power).translate(SUPERSCRIPTS)}"
 
 
 def _layers(points: list[Point]) -> list[int]:

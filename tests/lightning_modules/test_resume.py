@@ -14,8 +14,6 @@ from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.metrics_csv import read_metrics
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
 
-ESTIMATORS = ["likelihood_ratio", "common_random_numbers"]
-
 
 def fit(results: Path, estimator: str) -> list[str]:
     return ["fit", *TINY, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results)]
@@ -49,15 +47,17 @@ def curve(folder: Path) -> list[tuple[str, str, str]]:
     return [(row["step"], row["metric"], row["value"]) for row in read_metrics(folder / "metrics.csv")]
 
 
-@pytest.fixture(scope="module", params=ESTIMATORS)
+@pytest.fixture(scope="module")
 def uninterrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """Estimator and run folder."""
+    """Estimator and run folder; the estimator with state of its own unless a test asks for another."""
+    estimator = getattr(request, "param", "likelihood_ratio")
     results = tmp_path_factory.mktemp("uninterrupted")
-    done = releg(*fit(results, request.param))
+    done = releg(*fit(results, estimator))
     assert done.returncode == 0, done.stderr
-    return request.param, run_folder(results, request.param)
+    return estimator, run_folder(results, estimator)
 
 
+@pytest.mark.parametrize("uninterrupted", ["common_random_numbers", "likelihood_ratio"], indirect=True)
 def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     uninterrupted: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     command = releg_command(*fit(tmp_path, estimator))
     kills = 0
     for _ in range(2):
-        process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
         _wait_for_new_checkpoint(run_folder(tmp_path, estimator), process)
         time.sleep(moments.uniform(0.0, 0.3))
         process.send_signal(signal.SIGKILL)
@@ -88,9 +88,7 @@ def _wait_for_new_checkpoint(folder: Path, process: "subprocess.Popen[bytes]") -
         time.sleep(0.01)
 
 
-def test_a_kill_during_a_checkpoint_write_loses_nothing(
-    uninterrupted: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_a_kill_during_a_checkpoint_write_loses_nothing(uninterrupted: tuple[str, Path], tmp_path: Path) -> None:
     estimator, reference = uninterrupted
     script = (
         "import os, signal, sys, torch\n"
@@ -105,7 +103,11 @@ def test_a_kill_during_a_checkpoint_write_loses_nothing(
         "cli.main(sys.argv[1:])\n"
     )
     killed = subprocess.run(
-        [releg_command()[0], "-c", script, *fit(tmp_path, estimator)], cwd=ROOT, env=ENVIRONMENT, capture_output=True, check=False
+        [releg_command()[0], "-c", script, *fit(tmp_path, estimator)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        check=False,
     )
     assert killed.returncode == -signal.SIGKILL
     folder = run_folder(tmp_path, estimator)

@@ -1,0 +1,35 @@
+import sys
+
+import pytest
+import torch
+
+from lightning_modules.bench.fresh_process import FreshProcess, answer_to
+from lightning_modules.bench.memory import Request, request_for
+from lightning_modules.bench.steps import Problem
+from lightning_modules.sbn_module import DATA_SIZE
+from releg.sbn import SigmoidBeliefNet
+from tests.releg.helpers import random_x
+
+
+def request(name: str, layers: tuple[int, ...], rows: int) -> Request:
+    weights = SigmoidBeliefNet(DATA_SIZE, layers).state_dict()
+    return request_for(name, Problem(layers, weights, threads=1, seed=0), random_x(rows, DATA_SIZE, 0, torch.float32))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the high-water mark cannot be reset")
+def test_peak_is_about_that_of_the_arrays_and_does_not_depend_on_what_was_measured_before() -> None:
+    # the dense engine holds at least log p of 100 x 20 flips of 784 pixels: logits, their signed copy, their logsigmoid
+    least = 3 * 100 * 20 * DATA_SIZE * 4 / 2**20
+    with FreshProcess() as fresh:
+        first, small, again = (fresh.peak_mib(request("crn_dense", layers, 100)) for layers in ((20,), (1,), (20,)))
+    assert first is not None
+    assert small is not None
+    assert again is not None
+    assert least < first < 5 * least
+    assert small < first / 2
+    assert again == pytest.approx(first, rel=0.2, abs=3)
+
+
+def test_a_failure_there_is_told_here() -> None:
+    _, failure = answer_to(request("no_such_estimator", (2,), 2))
+    assert "KeyError" in failure

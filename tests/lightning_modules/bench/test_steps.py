@@ -1,0 +1,82 @@
+"""What is timed is what it is called: real training steps, of the same estimate where it should be the same."""
+
+import pytest
+import torch
+
+from lightning_modules.bench.steps import ALL, OWN, Problem, available, make_step, module_for
+from lightning_modules.sbn_module import DATA_SIZE, SBNModule
+from releg import exact
+from tests.releg.helpers import largest_z, random_model, random_x
+
+
+def small_problem() -> Problem:
+    weights = random_model(DATA_SIZE, [4, 3], scale=0.1, dtype=torch.float32).state_dict()
+    return Problem((4, 3), weights, threads=1, seed=5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_step_trains_every_parameter_and_restore_takes_the_model_back(name: str) -> None:
+    if name not in available():
+        pytest.skip(f"{name} is not installed")
+    problem = small_problem()
+    step = make_step(name, problem)
+    before = {key: value.clone() for key, value in step.module.named_parameters()}
+    for seed in range(3):
+        step(random_x(20, DATA_SIZE, seed, torch.float32))
+    assert [key for key, value in step.module.named_parameters() if torch.equal(value, before[key])] == []
+    step.restore()
+    for key, value in step.module.model.state_dict().items():
+        assert torch.equal(value, problem.weights[key])
+
+
+def test_steps_of_all_engines_take_the_same_weights_to_the_same_weights() -> None:
+    ends = []
+    for name in [name for name in available() if name.startswith("crn_")]:
+        step = make_step(name, small_problem())
+        step(random_x(20, DATA_SIZE, dtype=torch.float32))
+        ends.append(torch.cat([value.flatten() for value in step.module.model.parameters()]))
+    assert len(ends) >= 2
+    for end in ends[1:]:
+        torch.testing.assert_close(end, ends[0], rtol=0, atol=1e-4)
+
+
+def test_a_step_is_that_of_the_training_module() -> None:
+    """The same noise gives the same weights as loss, backward and optimiser of SBNModule by hand."""
+    step = make_step("lr", small_problem())
+    module = module_for((4, 3), OWN["lr"](1), small_problem().weights, seed=5)
+    x = random_x(20, DATA_SIZE, dtype=torch.float32)
+    optimizer, generator = module.configure_optimizers(), torch.Generator()
+    generator.set_state(step.generator.get_state())
+    answer = module.estimator(module.model, x, module.estimator.draw_noise(module.model, x, generator))
+    assert answer.auxiliary_loss is not None
+    (answer.surrogate + answer.auxiliary_loss).sum().backward()
+    optimizer.step()
+    step(x)
+    for ours, theirs in zip(step.module.parameters(), module.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_expected_gradient_of_pyro_is_the_enumerated_gradient_as_ours_is() -> None:
+    pytest.importorskip("pyro")
+    from lightning_modules.bench.pyro_step import PyroStep
+
+    model, x = random_model(3, [2, 2], seed=11, dtype=torch.float32), random_x(1, 3, seed=11, dtype=torch.float32)
+    module = SBNModule([2, 2], OWN["lr"](1))
+    module.model = model
+    module.estimator.attach(model)
+    step, rows, repeats = PyroStep(module, seed=7), 50, 400
+    names = [name for name, _ in model.named_parameters()]
+    draws: dict[str, list[torch.Tensor]] = {name: [] for name in names}
+    for _ in range(repeats):
+        step.optimizer.zero_grad()
+        step.backward(x.expand(rows, -1))
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            draws[name].append(-parameter.grad / rows)
+    scores = []
+    for name, expected in exact.elbo_gradient(model, x).items():
+        answers = torch.stack(draws[name]).double()
+        error = answers.mean(0) - expected
+        scores.append((error / (answers.std(0) / repeats**0.5 + 1e-5 * (1 + expected.abs()))).flatten())
+    every = torch.cat(scores)
+    assert every.abs().max() < largest_z(len(every)), every

@@ -1,0 +1,112 @@
+"""releg bench itself, on nets so small that it takes seconds. No claim about any time: the machine may be busy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_modules import cli
+from lightning_modules.bench.overhead import CONFIGS
+from lightning_modules.bench.steps import SCALABLE, available
+from lightning_modules.commands import bench
+
+TINY = [
+    *("--quick", "--architectures", "4-3", "5", "--rounds", "2", "--train-steps", "2", "--threads", "1"),
+    *("--units", "3", "6", "--depths", "1", "--overhead-steps", "5", "--batch-size", "20"),
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench") / "results"
+    assert bench.main([*TINY, "--output", str(folder)]) == 0
+    return folder
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_there_is_one_row_per_architecture_weights_and_estimator(results: Path) -> None:
+    rows = read(results / "bench.json")
+    keys = [(row["architecture"], row["weights"], row["estimator"]) for row in rows]
+    expected = {(a, w, e) for a in ("4-3", "5") for w in ("initial", "trained") for e in available()}
+    assert len(keys) == len(expected)
+    assert set(keys) == expected
+
+
+def test_rows_have_times_ratios_and_memory(results: Path) -> None:
+    for row in read(results / "bench.json"):
+        assert row["ms_per_step"] > 0
+        assert row["ratio_to_lr"] > 0
+        assert row["peak_mib"] is None or row["peak_mib"] >= 0
+        assert row["trained_steps"] == (0 if row["weights"] == "initial" else 2)
+        assert (row["batch_size"], row["threads"], row["seed"]) == (20, 1, 0)
+        assert row["estimator"] != "lr" or row["ratio_to_lr"] == 1
+        assert row["ms_quartiles"][0] <= row["ms_per_step"] <= row["ms_quartiles"][1]
+        assert row["ratio_quartiles"][0] <= row["ratio_to_lr"] <= row["ratio_quartiles"][1]
+        assert sum(row["ms_parts"].values()) <= 1.5 * row["ms_per_step"] + 1  # medians of parts, not parts of a median
+
+
+def test_growth_and_overhead_stand_in_a_file_of_their_own(results: Path) -> None:
+    studies = read(results / "bench_studies.json")
+    sizes = {(row["study"], row["units"], row["depth"]) for row in studies["scaling"]}
+    assert sizes == {("units", 3, 2), ("units", 6, 2), ("depth", 200, 1)}
+    assert {row["estimator"] for row in studies["scaling"]} == set(available(SCALABLE))
+    assert {(row["study"], row["estimator"]) for row in studies["exponents"]} == {
+        ("units", name) for name in available(SCALABLE)
+    }
+    assert {row["estimator"] for row in studies["overhead"]} == set(available(tuple(CONFIGS)))
+    for row in studies["overhead"]:
+        assert row["bare_steps_per_second"] > 0
+        assert row["trainer_steps_per_second"] > 0
+    assert studies["run"]["threads"] == 1
+    assert studies["run"]["train_steps"] == 2
+
+
+def test_page_and_plot_are_written(results: Path) -> None:
+    text = (results / "bench.md").read_text()
+    assert "SBN(4-3)" in text
+    assert "What the Trainer takes" in text
+    assert (results / "bench.png").is_file()
+    assert sorted(path.name for path in results.iterdir()) == [
+        "bench.json",
+        "bench.md",
+        "bench.png",
+        "bench_studies.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--architectures", "200x200"], "got '200x200', expected units per layer joined by hyphens, deepest first;"),
+        (["--architectures", "200-0"], "got '200-0', expected units per layer joined by hyphens"),
+        (["--threads", "0"], "got '0', expected a whole number of at least 1"),
+        (["--batch-size", "60000"], "batch_size is 60000, expected a whole number from 1 to 50,000;"),
+        (["--rounds", "many"], "got 'many', expected a whole number of at least 1"),
+        (["--no-such-option"], "unrecognized arguments: --no-such-option; see releg bench --help"),
+        (["--output", "/dev/null/results"], "expected a folder that can be written"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("releg bench: ")
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "--help"]) == 0
+    text = capsys.readouterr().out
+    for option in ("--architectures", "--quick", "--threads", "--batch-size", "--output", "--seed"):
+        assert option in text
+
+
+def test_architectures_are_read_deepest_first() -> None:
+    assert bench.architecture("32-64-128-256") == (256, 128, 64, 32)

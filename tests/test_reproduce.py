@@ -1,0 +1,244 @@
+"""reproduce.sh itself, on the real data: a budget of seconds in place of the shipped ones."""
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environment import ROOT
+
+BUDGET = """
+trainer: {max_steps: 30, val_check_interval: 10, log_every_n_steps: 10, limit_val_batches: 1, limit_test_batches: 1}
+model: {test_samples: 2}
+"""
+MEASURE = """
+trainer:
+  callbacks:
+    - class_path: lightning_modules.gradient_variance.GradientVariance
+      init_args:
+        estimators: {common_random_numbers: {class_path: releg.estimators.common_random_numbers.CommonRandomNumbers}}
+        num_images: 3
+        samples_per_image: 10
+        steps: [1]
+"""
+ARTEFACTS = (
+    "README.md figure1.csv figure1.pdf figure1.png runs.json table1.csv table1.json table1.md table1.tex variance.md"
+)
+FIGURE1 = ("--only", "32-64-128-256", "--jobs", "2")
+
+
+class Script:
+    """The script with a set-up that is done already: the suite runs in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name, text in (("budget", BUDGET), ("measure", MEASURE)):
+            (folder / name).mkdir()
+            (folder / name / "tiny.yaml").write_text(text)
+        python = folder / "python"
+        python.write_text(f"#!/bin/sh\necho '{sys.executable}'\n")
+        python.chmod(0o755)
+        self.environment = {**os.environ, "RELEG_PYTHON": str(python), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+    def start(self, *arguments: str, limit: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            ["bash", str(ROOT / "reproduce.sh"), *arguments],
+            cwd=self.folder,  # from anywhere
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limit,
+        )
+
+    def tiny(self, results: Path, *arguments: str, limit: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
+        return self.start("--budget", "budget/tiny.yaml", "--results", str(results), *arguments, limit=limit)
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=400)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("script"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(script: Script, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Results of both runs of SBN(32-64-128-256), and what was printed."""
+    results = tmp_path_factory.mktemp("undisturbed")
+    code, out, err = finish(script.tiny(results, *FIGURE1))
+    assert code == 0, err
+    return results, out, err
+
+
+def rows(results: Path) -> list[dict[str, Any]]:
+    table: list[dict[str, Any]] = json.loads((results / "table1.json").read_text())
+    return table
+
+
+def without_times(results: Path) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != "minutes"} for row in rows(results)]
+
+
+def curve(results: Path) -> list[str]:
+    """figure1.csv without its column of seconds."""
+    lines = (results / "figure1.csv").read_text().splitlines()
+    return [",".join(cell for column, cell in enumerate(line.split(",")) if column != 5) for line in lines]
+
+
+def test_one_command_ends_with_table_and_figure(undisturbed: tuple[Path, str, str]) -> None:
+    results, out, err = undisturbed
+    assert all((results / name).stat().st_size > 0 for name in ARTEFACTS.split())
+    assert (results / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert [(row["architecture"], row["estimator"]) for row in rows(results)] == [
+        ("32-64-128-256", "lr"),
+        ("32-64-128-256", "crn"),
+    ]
+    assert all(row["steps"] == 30 and row["seeds"] == [0] and 100 < row["test_nll_mean"] < 300 for row in rows(results))
+    assert "not converged" in out
+    assert out.strip() == (results / "table1.md").read_text().strip()
+    assert "about" in err
+    assert "on this machine" in err
+
+
+def test_both_estimators_are_measured_at_the_weights_of_the_lr_run(undisturbed: tuple[Path, str, str]) -> None:
+    text = (undisturbed[0] / "figure1.csv").read_text()
+    assert "\nwithin,lr,lr,0,30," in text
+    assert "\nwithin,lr,crn,0,30," in text
+    assert "\nwithin,crn,crn,0,1," in text
+
+
+def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 300
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_free(results: Path) -> bool:
+    """The lock is held until the last process that works in the folder is gone."""
+    with (results / "runs" / ".lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_interrupted_and_killed_half_way_it_ends_with_the_same_numbers(
+    script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    crn = tmp_path / "runs" / "32-64-128-256" / "common_random_numbers" / "seed0"
+
+    process = script.tiny(tmp_path, *FIGURE1)
+    wait_for((crn / "last.ckpt").is_file, process)
+    second = script.tiny(tmp_path, *FIGURE1)
+    code, _, err = finish(second)
+    if process.poll() is None:  # unless it got to its end meanwhile, after which there is nothing to refuse
+        assert code == 2
+        assert err.startswith(f"reproduce.sh: another reproduce.sh (process {process.pid}) is working in {tmp_path}")
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130, err
+    assert err.endswith("reproduce.sh: interrupted; the same command continues from the last checkpoints\n")
+    assert is_free(tmp_path)
+
+    (crn / "result.json").unlink(missing_ok=True)
+    process = script.tiny(tmp_path, *FIGURE1)
+    wait_for(lambda: "continuing" in (crn / "log.txt").read_text(), process)
+    process.kill()
+    process.communicate()
+
+    code, _, err = finish(script.tiny(tmp_path, *FIGURE1))  # at once: it waits until the orphans are gone
+    assert code == 0, err
+    assert without_times(tmp_path) == without_times(undisturbed[0])
+    assert curve(tmp_path) == curve(undisturbed[0])
+
+
+def test_failing_runs_are_named_and_what_was_finished_stays(
+    script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(undisturbed[0], results)
+    damaged = results / "runs" / "200-200" / "likelihood_ratio" / "seed0" / "config.yaml"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("model: [garbage")
+    finished = {path: path.read_bytes() for path in results.glob("runs/*/*/*/result.json")}
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))  # less than a checkpoint
+
+    code, _, err = finish(script.tiny(results, "--only", "200-200", limit=small_disk))
+    assert code == 1
+    assert "Traceback" not in err
+    lines = [line for line in err.splitlines() if line.startswith("reproduce.sh: ")]
+    assert len(lines) == 2
+    assert lines[0].startswith("reproduce.sh: SBN(200-200) lr seed 0 failed: ")
+    assert f"{damaged} is damaged" in lines[0]
+    assert lines[1].startswith("reproduce.sh: SBN(200-200) crn seed 0 failed: cannot write ")
+    assert damaged.read_text() == "model: [garbage"
+    assert {path: path.read_bytes() for path in results.glob("runs/*/*/*/result.json")} == finished
+    assert without_times(results) == without_times(undisturbed[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--budget", "huge"], "there is no budget huge, expected one of smoke, quick, standard, paper"),
+        (["--only", "100-100"], "got the architecture 100-100, expected one of 200-200, 200-200-200, "),
+        (["--only", "200-200,arm"], "got the estimator arm, expected one of lr, crn"),
+        (["--only", "200-200,"], "got the estimator , expected one of lr, crn"),
+        (["--seeds", "0"], "argument --seeds: got 0, expected a whole number from 1"),
+        (["--jobs", "0"], "argument --jobs: got 0, expected a whole number from 1"),
+        (["--jobs", "²"], "argument --jobs: got ², expected a whole number from 1"),
+        (["--seeds", "-1"], "argument --seeds: "),
+        (["--bugdet", "quick"], "unrecognized arguments: --bugdet quick"),
+        (["--results", "/dev/null/here"], "cannot write to /dev/null/here (Not a directory), expected a folder"),
+    ],
+)
+def test_a_mistake_is_answered_at_once_with_one_sentence(script: Script, arguments: list[str], expected: str) -> None:
+    started = time.monotonic()
+    code, out, err = finish(script.start(*arguments))
+    assert (code, out) == (2, "")
+    assert err.startswith("reproduce.sh: ")
+    assert expected in err
+    assert err.count("\n") == 1
+    assert time.monotonic() - started < 5  # torch is not loaded
+
+
+@pytest.fixture
+def terminate() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("terminate")
+@pytest.mark.parametrize("text", ["trainer: {max_stepz: 3}", "trainer: [", "- 1", "model: {layers: many}"])
+def test_a_budget_file_that_cannot_be_read_is_told_in_one_sentence(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lightning_modules.reproduce import main
+
+    (tmp_path / "bad.yaml").write_text(text)
+    assert main(["--budget", str(tmp_path / "bad.yaml"), "--results", str(tmp_path / "results")]) == 2
+    err = capsys.readouterr().err.splitlines()
+    assert err[-1].startswith("reproduce.sh: the settings of SBN(200-200) lr seed 0 cannot be read: ")
+    assert len(err) == 2  # "preparing ..." is the other
