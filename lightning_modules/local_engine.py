@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from lightning_modules import progress_file, supervised
 from lightning_modules.grid import Placed, read_result
 from lightning_modules.progress_file import Progress, read_progress
@@ -19,7 +21,8 @@ LOG = "log.txt"  # in the run's folder: all that its processes printed
 PROGRESS = "progress.json"
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_TO_STOP = 5.0
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")  # those of the user win
+BYTES_PER_JOB = 2 * 1024**3  # a run takes one, and its system something
 
 
 @dataclass
@@ -53,10 +56,27 @@ class Ended:
     problem: str
 
 
+def default_jobs(runs: int) -> int:
+    """As many as there are cores and memory for: two runs with a thread each train faster than one with two.
+
+    A GPU is left to one run at a time.
+    """
+    if torch.cuda.is_available():
+        return 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(runs, _cores(), memory // BYTES_PER_JOB))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def threads_per_job(jobs: int) -> int:
-    """The cores of this process, divided."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // jobs)
+    """The cores of this process, divided; or what the user's environment says."""
+    asked = os.environ.get(THREAD_VARIABLES[0], "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return max(1, _cores() // jobs)
 
 
 def run_all(
@@ -109,6 +129,7 @@ def _start(placed: Placed, threads: int, keep_open: int) -> Job:
     _remove_progress(placed.folder)
     environment = {
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin slow a step tenfold when others need the cores too
         **os.environ,
         supervised.VARIABLE: str(os.getpid()),
         progress_file.VARIABLE: str(placed.folder / PROGRESS),

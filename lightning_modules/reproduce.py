@@ -82,7 +82,7 @@ def _train(
 ) -> dict[GridRun, str]:
     """Make the runs that are not there; answers with what went wrong."""
     from lightning_modules.grid_display import GridDisplay, duration
-    from lightning_modules.local_engine import run_all
+    from lightning_modules.local_engine import default_jobs, run_all
 
     done = len([each for each in placed if each.result is not None])
     steps = placed[0].steps if placed else 0
@@ -91,13 +91,15 @@ def _train(
     if not waiting:
         print(budget, file=sys.stderr)
         return {}
-    costs = _costs(waiting, options.jobs, start_of_a_process)
-    display = GridDisplay(len(waiting) + done, done, waiting, costs, options.jobs)
+    jobs = options.jobs or default_jobs(len(waiting))
+    costs = _costs(waiting, jobs, start_of_a_process)
+    display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
+    at_a_time = f"; {jobs} at a time" if jobs > 1 else ""
     time_needed = "" if seconds is None else f"; about {duration(seconds)} on this machine, by the first steps of each"
-    display.tell(budget + time_needed)
+    display.tell(budget + at_a_time + time_needed)
     try:
-        run_all(waiting, options.jobs, lock, display.look)
+        run_all(waiting, jobs, lock, display.look)
     finally:
         display.close()
     return display.problems

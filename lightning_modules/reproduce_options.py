@@ -31,7 +31,7 @@ class Options:
 
     budget: Path
     seeds: int
-    jobs: int
+    jobs: int | None  # as many as the machine is good for
     only: tuple[str, str] | None  # architecture, and estimator or ""
     results: Path
 
@@ -57,7 +57,7 @@ def parse_options(arguments: list[str]) -> Options:
         "standard 200,000, paper 2,000,000; or a YAML file like those in lightning_modules/configs/budget",
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
-    add("--jobs", type=_at_least_one, default=1, metavar="N", help="runs at a time; default: 1")
+    add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
     add("--results", help=argparse.SUPPRESS)  # another folder for the results
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import torch
@@ -57,7 +58,7 @@ class SigmoidBeliefNet(nn.Module):
         self.data_size = data_size
         self.layers = list(layers)
         widths = [data_size, *layers]
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(pairwise(widths))
         inference = nn.ModuleList(nn.Linear(below, above) for below, above in pairs)
         generative = nn.ModuleList(nn.Linear(above, below) for below, above in pairs)
         self.inference = cast("Sequence[nn.Linear]", inference)  # torch types the members as plain modules

@@ -34,7 +34,7 @@ trainer:
 ARTEFACTS = (
     "README.md figure1.csv figure1.pdf figure1.png runs.json table1.csv table1.json table1.md table1.tex variance.md"
 )
-FIGURE1 = ("--only", "32-64-128-256", "--jobs", "2")
+FIGURE1 = ("--only", "32-64-128-256")
 
 
 class Script:

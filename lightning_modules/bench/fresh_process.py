@@ -36,7 +36,7 @@ class FreshProcess:
         self._stop()
 
     def peak_mib(self, request: Request) -> float | None:
-        """MiB that the steps of the request need; None if that cannot be measured here or the process was killed."""
+        """MiB that the step of the request needs; None if that cannot be measured here or the process was killed."""
         helper = self._helper = self._helper or self._start()
         assert helper.stdin is not None
         assert helper.stdout is not None

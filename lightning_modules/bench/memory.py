@@ -20,9 +20,9 @@ from releg.sbn import SigmoidBeliefNet
 
 LINUX = sys.platform == "linux"
 METHOD = (
-    "growth of a fresh process's resident memory during its first two steps, over what it held with weights and one "
-    "batch in place: gradients, optimiser state, activations and the engine's own store. Libraries are warmed up on a "
-    "tiny net before. "
+    "growth of a fresh process's resident memory in its first steps, over what it held with weights and one batch in "
+    "place: gradients, optimiser state, activations, the engine's own store, and what the allocator loses between them "
+    "(which makes it vary by some 20%). Libraries are warmed up on a tiny net before. "
 ) + (
     "Linux's high-water mark (VmHWM), reset just before the first step"
     if LINUX
@@ -49,7 +49,7 @@ def request_for(name: str, problem: Problem, x: Tensor) -> Request:
 
 
 def measure(request: Request) -> float | None:
-    """MiB that two steps need; to be called in a fresh process. None where it cannot be measured."""
+    """MiB that a step needs; to be called in a fresh process. None where it cannot be measured."""
     torch.set_num_threads(request.threads)
     x = torch.from_numpy(request.x.copy())
     tiny = (2,) * len(request.layers)
@@ -58,7 +58,7 @@ def measure(request: Request) -> float | None:
     step = make_step(request.name, Problem(request.layers, weights, request.threads, request.seed))
     gc.collect()
     peak = watch_peak()
-    step(x)
+    step(x[:1])  # leaves gradients and optimiser state behind, which the next one needs beside its own
     step(x)
     grown = peak()
     return None if grown is None else round(grown / 2**20, 1)

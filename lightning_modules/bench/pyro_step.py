@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyro
@@ -81,7 +80,10 @@ class PyroStep(TrainingStep):
 
 def baseline(net: nn.Module, below: Tensor) -> dict[str, Any]:
     """Pyro's settings for InputDependent and RunningAverage."""
-    predict: Callable[[Tensor], Tensor] = lambda value: torch.squeeze(net(value), -1)  # noqa: E731
+
+    def predict(value: Tensor) -> Tensor:
+        return torch.squeeze(net(value))  # (B,); of one row no dimension is left, as in Pyro's own sums
+
     return {
         "nn_baseline": predict,
         "nn_baseline_input": below,

@@ -34,6 +34,7 @@ class Bench:
     data: BinarizedMNIST
     batches: Sequence[Tensor]  # (B, 784) each
     schedule: Schedule
+    memory_repeats: int  # fresh processes per row, of which the largest counts
     threads: int
     seed: int
 
@@ -104,8 +105,15 @@ def _rows(bench: Bench, fresh: FreshProcess, problem: Problem, columns: Row) -> 
             **columns,
             "estimator": name,
             **times[name],
-            "peak_mib": fresh.peak_mib(request_for(name, problem, x)),
+            "peak_mib": largest(fresh.peak_mib(request_for(name, problem, x)) for _ in range(bench.memory_repeats)),
             **shared,
         }
         for name in names
     ]
+
+
+def largest(values: Iterable[float | None]) -> float | None:
+    """Of several measurements; None if one failed."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return max(known) if len(known) == len(every) else None

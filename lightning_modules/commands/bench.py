@@ -48,10 +48,11 @@ class Effort:
     depths: tuple[int, ...]
     overhead_steps: int
     overhead_repetitions: int
+    memory_repeats: int
 
 
-FULL = Effort(40, 5, 8, 3000, (50, 100, 200, 400, 800), (1, 2, 3, 4, 5, 6), 500, 6)
-QUICK = Effort(6, 3, 1, 300, (50, 200, 400), (1, 2, 4), 120, 2)
+FULL = Effort(40, 5, 8, 3000, (50, 100, 200, 400, 800), (1, 2, 3, 4, 5, 6), 500, 6, 3)
+QUICK = Effort(5, 2, 1, 200, (50, 200, 400), (1, 2, 4), 60, 2, 1)
 
 
 class Parser(argparse.ArgumentParser):
@@ -149,7 +150,8 @@ def run(options: argparse.Namespace) -> None:
     with limited_threads(options.threads):
         about = run_folder.provenance() | {"load_at_start": load()}
         schedule = Schedule(effort.rounds, effort.steps, min(effort.slow_rounds, effort.rounds))
-        bench = Bench(data, first_batches(data), schedule, options.threads, options.seed)
+        batches = first_batches(data)
+        bench = Bench(data, batches, schedule, effort.memory_repeats, options.threads, options.seed)
         rows = measure_table(bench, dict.fromkeys(options.architectures), effort.train_steps)
         scaling = measure_scaling(bench, effort.units, effort.depths)
         repetitions = effort.overhead_repetitions
@@ -161,7 +163,7 @@ def run(options: argparse.Namespace) -> None:
         "seed": options.seed,
         "train_steps": effort.train_steps,
         "data_sha256": data.checksum,
-        "memory": METHOD,
+        "memory": METHOD + f". The largest of {effort.memory_repeats} such processes",
         "overhead_warm_up": WARM_UP,
         "notes": list(missing().values()),
     }
@@ -201,6 +203,7 @@ def chosen_effort(options: argparse.Namespace) -> Effort:
         depths=choose_sizes("depths"),
         overhead_steps=choose("overhead_steps"),
         overhead_repetitions=preset.overhead_repetitions,
+        memory_repeats=preset.memory_repeats,
     )
 
 

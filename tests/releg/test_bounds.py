@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -16,7 +18,7 @@ def test_elbo_below_multi_sample_bound_below_log_likelihood_by_enumeration(layer
         exact.log_likelihood(model, x),
     ]
     rounding = 1e-12 * rungs[0].abs()
-    for lower, higher in zip(rungs[:-1], rungs[1:], strict=True):
+    for lower, higher in itertools.pairwise(rungs):
         assert bool((lower <= higher + rounding).all())
     torch.testing.assert_close(exact.multi_sample(model, x, 1), rungs[0])
 

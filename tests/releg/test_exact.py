@@ -6,9 +6,7 @@ from tests.releg.helpers import random_model, random_x
 
 
 def test_states_lists_every_binary_vector_once() -> None:
-    assert sorted(map(tuple, exact.states(3).tolist())) == [
-        (a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)
-    ]
+    assert sorted(map(tuple, exact.states(3).tolist())) == [(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)]
 
 
 def test_elbo_gradient_agrees_with_finite_differences() -> None:

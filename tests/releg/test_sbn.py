@@ -88,8 +88,7 @@ def test_gradients_of_the_log_probabilities_agree_with_finite_differences() -> N
 
     def log_ratio(*values: torch.Tensor) -> torch.Tensor:
         named = dict(zip([name for name, _ in model.named_parameters()], values, strict=True))
-        both = torch.func.functional_call(_Score(model), {f"model.{k}": v for k, v in named.items()}, (x, z))
-        return both
+        return torch.func.functional_call(_Score(model), {f"model.{k}": v for k, v in named.items()}, (x, z))
 
     assert torch.autograd.gradcheck(log_ratio, parameters)
 

@@ -27,7 +27,7 @@ def test_peak_is_about_that_of_the_arrays_and_does_not_depend_on_what_was_measur
     assert again is not None
     assert least < first < 5 * least
     assert small < first / 2
-    assert again == pytest.approx(first, rel=0.2, abs=3)
+    assert first / 2 < again < 2 * first  # the allocator's losses are not the same each time
 
 
 def test_a_failure_there_is_told_here() -> None:

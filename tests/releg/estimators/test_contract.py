@@ -149,7 +149,10 @@ def with_noise(change: Callable[[list[Tensor]], list[Tensor]]) -> Callable[[Sigm
         (with_noise(lambda noise: [noise[0] + 1, noise[1]]), "expected uniform numbers in [0, 1)"),
         (with_noise(lambda noise: [noise[0], noise[1] - 1]), "noise[1] ranges from -"),
         (with_noise(lambda noise: [noise[0] * torch.nan, noise[1]]), "noise[0] ranges from nan"),
-        (lambda model, x: LikelihoodRatio()(model, x[:, :4], model.draw_noise(x)), "x has shape (4, 4), expected (N, 5)"),
+        (
+            lambda model, x: LikelihoodRatio()(model, x[:, :4], model.draw_noise(x)),
+            "x has shape (4, 4), expected (N, 5)",
+        ),
         (lambda model, x: LikelihoodRatio()(model, x / 2, model.draw_noise(x)), "x has values other than 0 and 1"),
         (narrow, "the baseline net of layer 1 takes 3 inputs, expected 4"),
         (lambda model, x: RunningAverage(decay=1.0), "decay is 1.0, expected a number in [0, 1)"),

@@ -80,7 +80,7 @@ class Unit:
 
     def _cells_of_the_others(self, path: Path, noise: list[Tensor], layer: int, unit: int) -> Tensor:
         """An index for each cell such that cells that differ in the unit's own noise only share it."""
-        others = [n for n in noise]
+        others = list(noise)
         others[layer] = torch.cat([noise[layer][:, :unit], noise[layer][:, unit + 1 :]], dim=1)
         return torch.unique(torch.cat(others, dim=1), dim=0, return_inverse=True)[1]
 

@@ -14,7 +14,7 @@ CLASSES = {
     "crn": "releg.estimators.common_random_numbers.CommonRandomNumbers",
 }
 NAMES = {"lr": "likelihood_ratio", "crn": "common_random_numbers"}
-VARIANCE_COLUMNS = "step,estimator,layer,kind,value,standard_error,num_images,samples_per_image".split(",")
+VARIANCE_COLUMNS = ["step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image"]
 PROVENANCE = {
     "started": "2026-01-02T03:04:05Z",
     "commit": "c0ffee",

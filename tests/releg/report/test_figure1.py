@@ -1,0 +1,160 @@
+"""Figure 1, the ratios behind it and results/README.md from made-up curves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from releg.report.all import write_all
+from releg.report.figure1 import draw, write_figure1
+from releg.report.figure1_data import Point, from_csv, gather
+from releg.report.runs import read_manifest
+from releg.report.variance import number, ratio, show, write_variance
+from tests.releg.report.synthetic import entry, write_curves, write_results
+
+ARCHITECTURE = "32-64-128-256"
+
+
+def results_with_curves(folder: Path, seeds: int = 1, steps: int = 10_000) -> Path:
+    runs = [entry(ARCHITECTURE, name, seed, 100.0, steps) for name in ("lr", "crn") for seed in range(seeds)]
+    write_results(folder, [*runs, entry("200-200", "lr", 0, 112.0, steps)])
+    for run in runs:
+        write_curves(folder, run)
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return results_with_curves(tmp_path)
+
+
+def gather_from(results: Path) -> list[Point]:
+    return gather(read_manifest(results).runs)
+
+
+def test_the_data_behind_the_figure_survive_their_file(results: Path) -> None:
+    write_figure1(results)
+    points = gather_from(results)
+    assert len(points) == 2 * 20 + 7 * 4 * (3 + 3) + 7 * 4 * 3
+    assert from_csv(results / "figure1.csv") == points
+
+
+def test_the_same_numbers_make_the_same_files(results: Path) -> None:
+    paths = write_figure1(results)
+    before = [path.read_bytes() for path in paths]
+    write_figure1(results)
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_a_clone_without_the_runs_draws_the_figure_from_its_csv(results: Path) -> None:
+    paths = write_figure1(results)
+    before = [path.read_bytes() for path in paths]
+    (results / "runs").rename(results / "elsewhere")
+    assert [path.read_bytes() for path in write_figure1(results)] == before
+
+
+def test_without_a_run_of_the_architecture_no_old_figure_stays(results: Path) -> None:
+    write_all(results)
+    assert (results / "figure1.png").is_file()
+    write_results(results, [entry("200-200", "lr", 0, 112.0)])
+    write_all(results)
+    assert not [path for path in results.iterdir() if path.name.startswith(("figure1", "variance"))]
+    assert "figure1" not in (results / "README.md").read_text()
+
+
+def visible_texts(figure: Figure) -> list[Text]:
+    return [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
+
+
+@pytest.mark.parametrize(("seeds", "steps"), [(1, 200), (1, 10_000), (3, 200_000), (1, 2_000_000)])
+def test_no_text_overlaps_another_or_leaves_the_picture(tmp_path: Path, seeds: int, steps: int) -> None:
+    points = gather_from(results_with_curves(tmp_path, seeds, steps))
+    figure = draw(points, "Budget quick: 10,000 steps per run, which is not converged: the authors' later code ...")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    width, height = figure.get_size_inches() * figure.dpi
+    inside = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    hidden = {id(t) for axis in inside for tick in axis.get_major_ticks() for t in (tick.label1, tick.label2)} - {
+        id(tick.label1)
+        for axis in inside
+        for tick in axis.get_major_ticks()
+        if min(*axis.get_view_interval()) <= tick.get_loc() <= max(*axis.get_view_interval())
+    }
+    boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in visible_texts(figure) if id(t) not in hidden]
+    assert len(boxes) > 25
+    for position, (text, box) in enumerate(boxes):
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+        for other, other_box in boxes[:position]:
+            assert not box.overlaps(other_box), (text, other)
+
+
+def grey(colour: Any) -> float:
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def test_estimators_and_layers_can_be_told_apart_in_grey(results: Path) -> None:
+    lines = draw(gather_from(results), "").axes[1].get_lines()
+    assert len(lines) == 8
+    lr, crn = lines[:4], lines[4:]
+    assert len({(line.get_linestyle(), str(line.get_marker())) for line in lr}) == 4
+    assert abs(grey(lr[0].get_color()) - grey(crn[0].get_color())) > 0.2
+    assert {line.get_markerfacecolor() for line in lr} == {"white"}
+    assert "white" not in {line.get_markerfacecolor() for line in crn}
+
+
+def test_damaged_lines_of_a_run_are_left_out(results: Path) -> None:
+    run = read_manifest(results).runs[0]
+    before = len(gather_from(results))
+    with (run.folder / "metrics.csv").open("a") as file:
+        file.write("12000,1.0,val/elbo,nan\n13000,2.0,val/el")
+    with (run.folder / "grad_variance.csv").open("ab") as file:
+        file.write(b"10,likelihood_ratio,one,within,3.0,0.1,100,1000\n\xff\x00,")
+    assert len(gather_from(results)) == before
+
+
+def test_the_ratio_is_taken_at_the_weights_of_the_lr_run(results: Path) -> None:
+    write_figure1(results)
+    (path,) = write_variance(results)
+    points = [point for point in from_csv(results / "figure1.csv") if point.trained_with == "lr"]
+    top, bottom = number(points, "lr", "within", 2, 10_000), number(points, "crn", "within", 2, 10_000)
+    value, error = ratio(top, bottom)
+    assert value == pytest.approx(1000.0 * 2 * 10_000)
+    assert error == pytest.approx(value * 0.02**0.5)
+    text = path.read_text()
+    assert "(2.00 ± 0.28) × 10⁷" in text
+    assert "(6.00 ± 0.85) × 10⁷" in text  # the exact one is three times the sampled one
+    assert "not converged" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        ((153.2, 31.4), "153 ± 31"),
+        ((52_100.0, 6_240.0), "(5.21 ± 0.62) × 10⁴"),
+        ((1.6449, 0.081), "1.645 ± 0.081"),
+        ((0.0, 0.0), "0.00"),
+        ((2.5e-7, float("nan")), "(2.50) × 10⁻⁷"),
+        ((float("nan"), float("nan")), "–"),
+    ],
+)
+def test_numbers_are_shown_with_two_digits_of_their_error(number: tuple[float, float], text: str) -> None:
+    assert show(number) == text
+
+
+def test_the_readme_says_how_the_files_were_made(results: Path) -> None:
+    write_all(results)
+    text = (results / "README.md").read_text()
+    for part in ("`bash reproduce.sh`", "c0ffee", "A CPU, 2 cores", "3.11.7", "torch 2.15.0", "Budget quick", "abcd"):
+        assert part in text
+    files = [path.name for path in results.iterdir() if path.name not in ("runs", "README.md")]
+    assert all(Path(name).stem in text for name in files)

@@ -1,0 +1,112 @@
+"""Table 1 from made-up results."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from releg.report.table1 import write_table1
+from tests.releg.report.synthetic import entry, write_results
+
+BOTH = [entry("200-200", "lr", 0, 112.0), entry("200-200", "lr", 1, 114.0), entry("200-200", "crn", 0, 108.5)]
+
+
+def test_a_row_has_mean_and_deviation_over_seeds_and_the_difference_to_the_paper(tmp_path: Path) -> None:
+    write_table1(write_results(tmp_path, BOTH))
+    lr, crn = json.loads((tmp_path / "table1.json").read_text())
+    assert (lr["architecture"], lr["estimator"], lr["budget"], lr["steps"]) == ("200-200", "lr", "quick", 10_000)
+    assert lr["seeds"] == [0, 1]
+    assert lr["test_nll_mean"] == pytest.approx(113.0)
+    assert lr["test_nll_sd"] == pytest.approx(2**0.5)
+    assert lr["paper"] == 98.86
+    assert lr["difference"] == pytest.approx(113.0 - 98.86)
+    assert lr["multi_sample_nll_mean"] == pytest.approx(111.0)
+    assert lr["best_steps"] == [10_000, 9_500]
+    assert lr["minutes"] == pytest.approx(1.5)
+    assert crn["test_nll_sd"] is None
+
+
+def test_the_markdown_is_this(tmp_path: Path) -> None:
+    assert write_table1(write_results(tmp_path, BOTH, {"SBN(200-200) crn seed 1": "not trained yet"})) == (
+        "**Table 1.** Variational bound of the negative log-likelihood on the MNIST test images, in nats per image "
+        "(lower is better). Mean ± standard deviation over seeds; minutes are those of training, per run.\n"
+        "\n"
+        "| SBN | estimator | ours | paper | difference | 10-sample bound | steps | best step | minutes | seeds |\n"
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        "| 200-200 | LR | 113.00 ± 1.41 | 98.86 | +14.14 | 111.00 ± 1.41 | 10,000 | 9,500 to 10,000 | 1.5 | 2 |\n"
+        "| 200-200 | CRN | 108.50 | 98.28 | +10.22 | 106.50 | 10,000 | 10,000 | 1.5 | 1 |\n"
+        "\n"
+        "Budget quick: 10,000 steps per run, which is not converged: the authors' later code trains for 2,000,000 "
+        "steps.\n"
+        "\n"
+        "Not in this table:\n"
+        "\n"
+        "- SBN(200-200) crn seed 1: not trained yet\n"
+        "\n"
+        "| LR − CRN | 200-200 |\n"
+        "| --- | ---: |\n"
+        "| ours | +4.50 |\n"
+        "| paper | +0.58 |\n"
+    )
+
+
+@pytest.mark.parametrize("steps", [40, 200, 10_000, 200_000])
+def test_every_form_of_a_short_table_says_that_it_is_not_converged(tmp_path: Path, steps: int) -> None:
+    write_table1(write_results(tmp_path, [entry("200-200", "lr", 0, 112.0, steps)]))
+    for suffix in ("md", "csv", "json", "tex"):
+        assert f"{steps:,} steps per run, which is not converged" in (tmp_path / f"table1.{suffix}").read_text()
+
+
+def test_the_budget_of_the_authors_is_not_called_short(tmp_path: Path) -> None:
+    text = write_table1(write_results(tmp_path, [entry("200-200", "lr", 0, 98.9, 2_000_000)]))
+    assert "Budget paper: 2,000,000 steps per run, as many as the authors' later code trains." in text
+    assert "converged" not in text
+
+
+def test_rows_stand_in_the_papers_order_and_runs_of_other_estimators_are_left_out(tmp_path: Path) -> None:
+    other = entry("200-200", "lr", 0, 50.0)
+    other["config"]["model.estimator.class_path"] = "somewhere.MuProp"
+    runs = [entry("32-64-128-256", "crn", 0, 1.0), other, entry("200-200-200", "lr", 0, 2.0), BOTH[2], BOTH[0]]
+    write_table1(write_results(tmp_path, runs))
+    rows = json.loads((tmp_path / "table1.json").read_text())
+    assert [(row["architecture"], row["estimator"]) for row in rows] == [
+        ("200-200", "lr"),
+        ("200-200", "crn"),
+        ("200-200-200", "lr"),
+        ("32-64-128-256", "crn"),
+    ]
+
+
+def test_csv_and_json_hold_the_same_rows(tmp_path: Path) -> None:
+    write_table1(write_results(tmp_path, BOTH))
+    from_json = json.loads((tmp_path / "table1.json").read_text())
+    from_csv = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
+    assert [float(row["test_nll_mean"]) for row in from_csv] == [row["test_nll_mean"] for row in from_json]
+    assert list(from_csv[0]) == list(from_json[0])
+    assert from_csv[0]["seeds"] == "0 1"
+
+
+def test_a_table_without_runs_says_so(tmp_path: Path) -> None:
+    assert "No run is finished yet." in write_table1(write_results(tmp_path, []))
+    assert json.loads((tmp_path / "table1.json").read_text()) == []
+
+
+@pytest.mark.parametrize("name", ["runs.json", "paper.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"runs": [{}], "test_nll": {"200-200": 3}}'])
+def test_a_damaged_file_is_named_and_the_old_table_stays(tmp_path: Path, name: str, content: bytes) -> None:
+    write_table1(write_results(tmp_path, BOTH))
+    before = (tmp_path / "table1.md").read_text()
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name} cannot be read \(.*\), expected"):
+        write_table1(tmp_path)
+    assert (tmp_path / "table1.md").read_text() == before
+
+
+def test_the_papers_numbers_are_those_of_its_table(tmp_path: Path) -> None:
+    paper = json.loads((write_results(tmp_path, []) / "paper.json").read_text())["test_nll"]
+    architectures = ["200-200", "200-200-200", "200-200-200-200", "32-64-128-256"]
+    assert list(paper) == architectures
+    assert [paper[name]["lr"] for name in architectures] == [98.86, 95.40, 94.82, 94.73]
+    assert [paper[name]["crn"] for name in architectures] == [98.28, 95.03, 93.67, 92.79]
