@@ -135,13 +135,18 @@ class RelegCLI(LightningCLI):
         say(f"{folder} is finished. {_read_bound(folder)}")
 
     def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:
-        settings = run_folder.identity(self.plain_config())
-        plain = {k: v for k, v in settings.items() if k.startswith(("model.", "data.", "seed", "trainer.max_steps"))}
+        config = self.plain_config()
+        settings = {
+            "architecture": run_folder.architecture_of(config),
+            "estimator": run_folder.estimator_of(config),
+            "steps": config["trainer"]["max_steps"],
+            "seed": config["seed_everything"],
+            **{key: config["data"][key] for key in ("batch_size", "binarization")},
+            **{key: config["model"][key] for key in ("learning_rate", "loss", "weight_decay")},
+        }
         for logger in self.trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
-                logger.log_hyperparams(
-                    {k: str(v) if isinstance(v, list) else v for k, v in plain.items()}, dict(metrics)
-                )
+                logger.log_hyperparams(settings, dict(metrics))
                 logger.save()
 
 

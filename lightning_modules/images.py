@@ -31,7 +31,7 @@ class ImageGrids(pl.Callback):
         data = getattr(trainer, "datamodule", None)
         if not writers or not isinstance(data, BinarizedMNIST) or not isinstance(pl_module, SBNModule):
             return
-        x = next(iter(data.eval_loader("val", SIDE * SIDE))).to(pl_module.device)
+        x = next(iter(data.eval_loader("val", 2 * SIDE * SIDE)))[: SIDE * SIDE].to(pl_module.device)
         for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():
             for writer in writers:
                 writer.add_image(f"images/{name}", make_grid(images, SIDE, pad_value=0.5), trainer.global_step)

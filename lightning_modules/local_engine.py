@@ -57,7 +57,7 @@ class Ended:
 
 
 def default_jobs(runs: int) -> int:
-    """As many as there are cores and memory for: two runs with a thread each train faster than one with two.
+    """As many as there are cores and memory for: steps this small gain little from a second thread.
 
     A GPU is left to one run at a time.
     """
@@ -129,7 +129,7 @@ def _start(placed: Placed, threads: int, keep_open: int) -> Job:
     _remove_progress(placed.folder)
     environment = {
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
-        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin slow a step tenfold when others need the cores too
+        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads slow each other down where others need the cores too
         **os.environ,
         supervised.VARIABLE: str(os.getpid()),
         progress_file.VARIABLE: str(placed.folder / PROGRESS),

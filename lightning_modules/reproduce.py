@@ -93,6 +93,8 @@ def _train(
         return {}
     jobs = options.jobs or default_jobs(len(waiting))
     costs = _costs(waiting, jobs, start_of_a_process)
+    if costs:  # the longest first: none is left to run alone at the end; and a whole table after each seed
+        waiting = sorted(waiting, key=lambda each: (each.run.seed, -costs[each.run].total(each.steps_done)))
     display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
     at_a_time = f"; {jobs} at a time" if jobs > 1 else ""

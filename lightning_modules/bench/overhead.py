@@ -14,8 +14,9 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from lightning_modules.bench.rounds import quartiles
-from lightning_modules.bench.steps import OWN, TrainingStep, architecture_name, available, module_for
+from lightning_modules.bench.steps import OWN, architecture_name, available
 from lightning_modules.bench.table import Bench, Row, endless
+from lightning_modules.bench.training_step import TrainingStep, module_for
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.cli import RelegCLI, find_configs
 from lightning_modules.console import say

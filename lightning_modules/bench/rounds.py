@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from lightning_modules.bench.steps import TrainingStep
+from lightning_modules.bench.training_step import TrainingStep
 
 REFERENCE = "lr"
 SLOW_SECONDS = 0.25  # a step that takes longer is timed alone, in few rounds
@@ -55,11 +55,9 @@ def interleave(steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], sch
 
 def warm_up(step: TrainingStep, x: Tensor) -> bool:
     """Compile and allocate; answers whether the step is a slow one, found out on a part of the batch if possible."""
-    part = x[: math.ceil(len(x) / 10)]
-    step(part)
-    if seconds_of(step, part) > SLOW_SECONDS / 2:
+    step(x[:1])
+    if seconds_of(step, x[: math.ceil(len(x) / 10)]) > SLOW_SECONDS / 2:
         return True
-    step(x)
     return seconds_of(step, x) > SLOW_SECONDS
 
 

@@ -52,7 +52,7 @@ class Effort:
 
 
 FULL = Effort(40, 5, 8, 3000, (50, 100, 200, 400, 800), (1, 2, 3, 4, 5, 6), 500, 6, 3)
-QUICK = Effort(5, 2, 1, 200, (50, 200, 400), (1, 2, 4), 60, 2, 1)
+QUICK = Effort(5, 2, 1, 150, (50, 200, 400), (1, 2, 4), 60, 2, 1)
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from typing import Literal, get_args
 
@@ -81,6 +81,6 @@ def cpu_engine(threads: int | None) -> Engine:
     return CpuEngine(threads)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _log_once(message: str) -> None:
     logger.info(message)

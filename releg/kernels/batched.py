@@ -7,7 +7,8 @@ For a flip of unit i of layer l let s = +1 if the unit is 0 and -1 if it is 1. T
     - s * (z[l+1] @ V)_i + sum_k [softplus(a_k + s V_ik) - softplus(a_k)]  -log q(z[l+1] | z[l])
     + what follows from the units of z[l+1] that changed.
 
-Only the last line needs simulation, and only for the (row, unit) pairs in which a unit did change.
+The sums over j and k are products of factors (log_product.py). Only the last line needs simulation, and only for the
+(row, unit) pairs in which a unit did change: unit k is on iff logit(noise) - a_k < s V_ik.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from releg import bernoulli
+from releg.kernels.log_product import LogProduct
 from releg.sbn import Path, SigmoidBeliefNet
 
-ARRAYS_AT_ONCE = 6  # (rows, units, width) temporaries alive at the same time, for the memory bound
+ARRAYS_AT_ONCE = 4  # (rows, units, width) temporaries alive at the same time, for the memory bound
 
 
 @dataclass
@@ -65,6 +66,14 @@ class _Layer:
         self.layer = layer
         self.entropy = entropy
         self.sign = 1 - 2 * path.z[layer]  # (N, H) s
+        self.below = LogProduct(self.r[layer], model.generative[layer].weight.T)
+        self.has_deeper = layer + 1 < len(model.layers)
+        if self.has_deeper:
+            self.weight = model.inference[layer + 1].weight.T  # (H, K) V
+            self.deeper_logits = path.logits[layer + 1].detach()  # (N, K) a
+            self.deeper_sign = 1 - 2 * path.z[layer + 1]
+            self.margin = _margin(path.noise[layer + 1], self.deeper_logits, self.deeper_sign)
+            self.deeper = LogProduct(self.deeper_logits, self.weight)
 
     def differences(self, engine: BatchedEngine) -> Tensor:
         """f1 - f0, (N, H)."""
@@ -72,40 +81,50 @@ class _Layer:
         widths = [self.r[self.layer].shape[1], *self.model.layers[self.layer + 1 :]]
         rows, units = change.shape
         for block in engine.blocks(rows, units, max(widths), change.element_size()):
-            change[block] -= self._softplus_change(block)
-            if self.layer + 1 < len(self.model.layers):
-                change[block] += self._deeper_change(block)
+            change[block] -= self.below(*block, self.sign[block])
+            if self.has_deeper:
+                change[block] += self._deeper_change(*block)
         return self.sign * change  # the flip takes f from f_z to f_(1-z)
 
     def _linear_terms(self) -> Tensor:
-        """s * (below @ W + g - a), (N, H)."""
+        """s * (below @ W + g - a - z[l+1] @ V), (N, H), the last unless it is counted as an entropy."""
         below = self.path.parents()[self.layer]
         weight = self.model.generative[self.layer].weight  # (J, H)
-        return self.sign * (below @ weight + self.r[self.layer + 1] - self.path.logits[self.layer].detach())
+        slope = below @ weight + self.r[self.layer + 1] - self.path.logits[self.layer].detach()
+        if self.has_deeper and not self.entropy:
+            slope -= self.path.z[self.layer + 1] @ self.weight.T
+        return self.sign * slope
 
-    def _softplus_change(self, block: tuple[slice, slice]) -> Tensor:
-        """Sum over the units j below of softplus(r_j + s W_ij) - softplus(r_j)."""
-        rows, units = block
-        weight = self.model.generative[self.layer].weight.T[units]  # (I, J)
-        r = self.r[self.layer][rows, None]  # (R, 1, J)
-        return (softplus(r + self.sign[block][..., None] * weight) - softplus(r)).sum(-1)
+    def _deeper_change(self, rows: slice, units: slice) -> Tensor:
+        """Change of all terms of the layers deeper than the flipped one, less what is linear, (R, I)."""
+        sign = self.sign[rows, units]
+        delta = sign[..., None] * self.weight[units]  # (R, I, K)
+        if self.entropy:
+            before = self.deeper_logits[rows, None]
+            change = (bernoulli.entropy(before + delta) - bernoulli.entropy(before)).sum(-1)
+        else:
+            change = self.deeper(rows, units, sign)
+        changed = self.deeper_sign[rows, None] * delta > self.margin[rows, None]  # (R, I, K)
+        pair = changed.any(-1).nonzero(as_tuple=True)  # waits for the device: the number of pairs is needed
+        change[pair] += self._continue_pairs(pair[0] + rows.start, pair[1] + units.start, changed[pair], delta[pair])
+        return change
 
-    def _deeper_change(self, block: tuple[slice, slice]) -> Tensor:
-        """Change of all terms of the layers deeper than the flipped one, (R, I)."""
-        rows, units = block
-        deeper = self.layer + 1
-        before = self.path.logits[deeper].detach()[rows, None]  # (R, 1, K) a
-        old = self.path.z[deeper][rows, None]
-        after = before + self.sign[block][..., None] * self.model.inference[deeper].weight.T[units]  # (R, I, K)
-        z = bernoulli.sample(after, self.path.noise[deeper][rows, None])
-        change = self._q_change(after, z, before, old)
-        changed = (z != old).any(-1).nonzero(as_tuple=True)  # waits for the device: the number of pairs is needed
-        row, unit = changed[0] + rows.start, changed[1] + units.start
+    def _continue_pairs(self, row: Tensor, unit: Tensor, changed: Tensor, delta: Tensor) -> Tensor:
+        """What follows, for M (row, unit) pairs, from the changed units of the next layer: (M,).
+
+        Args:
+            row: (M,) which row of the path.
+            unit: (M,) which unit of it is flipped.
+            changed: (M, K) which units of the next layer change.
+            delta: (M, K) by how much their logits change.
+        """
+        step = changed * self.deeper_sign[row]  # (M, K) the change of z[l+1]
         flipped = self.path.z[self.layer][row]
         flipped[torch.arange(len(row), device=row.device), unit] += self.sign[row, unit]
-        counted = (self.sign * self.r[deeper])[row, unit]  # log p(z[l] | z[l+1]) had been taken with the old z[l+1]
-        change[changed] += self._continue(row, flipped, z[changed]) - counted
-        return change
+        counted = (self.sign * self.r[self.layer + 1])[row, unit]  # log p(z[l] | z[l+1]), with the old z[l+1]
+        if not self.entropy:  # log q(z[l+1] | z[l]) was taken with the old z[l+1] as well
+            counted = counted + (step * (self.deeper_logits[row] + delta)).sum(-1)
+        return self._continue(row, flipped, self.path.z[self.layer + 1][row] + step) - counted
 
     def _continue(self, row: Tensor, below: Tensor, z: Tensor) -> Tensor:
         """Change of f from log p(z[l] | z[l+1]) on, for M rows of the path in which z[l+1] changed: (M,).
@@ -135,11 +154,19 @@ class _Layer:
 
     def _p_change(self, layer: int, row: Tensor, logits: Tensor, value: Tensor) -> Tensor:
         """Change of log p(z[layer-1] | z[layer]) to the given logits and value."""
-        new = bernoulli.log_prob(logits, value)
-        return (new - bernoulli.log_prob(self.r[layer][row], self.path.z[layer - 1][row])).sum(-1)
+        before = bernoulli.log_prob(self.r[layer], self.path.z[layer - 1]).sum(-1)  # (N,)
+        return bernoulli.log_prob(logits, value).sum(-1) - before[row]
 
     def _q_change(self, after: Tensor, z: Tensor, before: Tensor, old: Tensor) -> Tensor:
         """Change of -log q of a layer, or of its entropy, summed over its units."""
         if self.entropy:
             return (bernoulli.entropy(after) - bernoulli.entropy(before)).sum(-1)
         return (bernoulli.log_prob(before, old) - bernoulli.log_prob(after, z)).sum(-1)
+
+
+def _margin(noise: Tensor, logits: Tensor, sign: Tensor) -> Tensor:
+    """How far each logit has to move, in the direction of sign, before its unit changes.
+
+    At least one rounding: a unit whose noise lies on its threshold must not change when its logit does not.
+    """
+    return (sign * (torch.logit(noise) - logits)).clamp(min=torch.finfo(logits.dtype).eps)

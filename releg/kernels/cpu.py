@@ -54,7 +54,7 @@ class CpuEngine:
         logits = [r.detach() for r in generative_logits]
         rows = len(path.x)
         workspace = self._take_workspace(model, path.x.dtype, min(rows, ROWS_AT_ONCE))
-        workspace.set_weights(model)
+        workspace.set_weights(model, entropy)
         parts = []
         for start in range(0, rows, ROWS_AT_ONCE):
             count = workspace.set_rows(model, path, logits, slice(start, start + ROWS_AT_ONCE))

@@ -2,67 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from pathlib import Path
 
+import numpy as np
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
-from releg.kernels.cpu_sets import collect, continuation, find_hits, forget
-from releg.kernels.cpu_terms import (
-    LOGITS,
-    MATCH,
-    NEXT,
-    NEXT_STRIDE,
-    OWN,
-    OWN_STRIDE,
-    PLAIN,
-    SIGNS,
-    SIZE,
-    STRIDE,
-    TABLE,
-    UNITS,
-    WIDTH,
-    entropy_units,
-    multiply_units,
-)
+from releg.kernels import simd
+from releg.kernels.cpu_layout import MATCH, NEXT, NEXT_STRIDE, OWN, OWN_STRIDE, SIGNS, SIZE, TABLE, UNITS, WIDTH
+from releg.kernels.cpu_sets import find_hits, forget, what_follows
+from releg.kernels.cpu_terms import OPTIONS, entropy_units, inlined, multiply_units
 from releg.kernels.simd import take
 
 
-@njit(nogil=True, cache=True)
-def flip_rows(store, out, layout, scratch, worker, counter, rows, entropy):
-    """f1 - f0 of every unit for as many rows as this worker gets hold of.
-
-    Args:
-        store: (size,) all weights and tables of the path, see cpu_workspace.
-        out: (sum of sizes * rows,) one (rows, H) array after the other.
-        layout: where things are in the store.
-        scratch: this worker's own arrays.
-        worker: its number.
-        counter: (1,) int64 the next row that nobody has taken.
-        rows: number of rows.
-        entropy: whether -log q of deeper layers is replaced by their entropies.
-    """
-    row = take(counter)
-    while row < rows:
-        for layer in range(layout.layers.shape[0] - 1, -1, -1):
-            flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy)
-        forget(scratch)
-        row = take(counter)
-
-
-@njit
+@inlined
 def flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy):
     """G of every single unit of one layer into the table, f1 - f0 into out."""
     links, layers, logs = layout.links, layout.layers, scratch.logs
     size, table = layers[layer, SIZE], layers[layer, TABLE]
     signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
-    logs[:size] = 0.0
-    scratch.products[:size] = 1.0
+    linear_terms(store, links, layers, scratch, row, layer, signs, entropy)
     multiply_units(store, links, 2 * layer, row, signs, scratch, -1)
-    linear_terms(store, links, layers, row, layer, signs, logs, entropy)
     if layer + 1 < layers.shape[0]:
         multiply_units(store, links, 2 * layer + 1, row, signs, scratch, 1)
         if entropy:
-            entropy_units(store, links, 2 * layer + 1, row, signs, scratch)
+            entropy_units(store, links, 2 * layer + 1, row, signs, layout.spare[-1, 0], scratch)
         find_hits(store, layout, scratch, row, layer)
         for i in range(size):
             if scratch.first[i] >= 0:
@@ -75,36 +41,54 @@ def flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy):
         out[table * rows + row * size + i] = store[signs + i] * change - store[own + i]
 
 
-@njit
-def linear_terms(store, links, layers, row, layer, signs, logs, entropy):
-    """s * (below @ W + r - z[l+1] @ V), the last where -log q of the next layer is counted as it is."""
-    units = links[2 * layer, UNITS]
+@inlined
+def linear_terms(store, links, layers, scratch, row, layer, signs, entropy):
+    """s * (below @ W + r - z[l+1] @ V), the last where -log q of the next layer is counted as it is; logs begin so."""
+    units, table = links[2 * layer, UNITS], layers[layer, TABLE]
     match = links[2 * layer, MATCH] + row * units
-    above_it = layers[layer, NEXT] + row * layers[layer, NEXT_STRIDE]
+    deeper = links[2 * layer + 1, MATCH] + row * units
+    following = layers[layer, NEXT] + row * layers[layer, NEXT_STRIDE]
+    counted = layer + 1 < layers.shape[0] and not entropy
     for i in range(units):
-        logs[i] += store[signs + i] * (float(store[match + i]) + float(store[above_it + i]))
-    if layer + 1 < layers.shape[0] and not entropy:
-        match = links[2 * layer + 1, MATCH] + row * units
-        for i in range(units):
-            logs[i] -= store[signs + i] * float(store[match + i])
+        value = np.float64(store[match + i]) + store[following + i]
+        if counted:
+            value -= store[deeper + i]
+        value *= store[signs + i]
+        scratch.linear[table + i] = scratch.logs[i] = value
+        scratch.products[i] = 1.0
 
 
-@njit
-def what_follows(store, layout, scratch, worker, row, layer, i, entropy):
-    """The third line of G_l for the flip of one unit."""
-    links, layers = layout.links, layout.layers
-    sign = store[layers[layer, SIGNS] + row * layers[layer, WIDTH] + i]
-    deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
-    link = 2 * layer + 1
-    logits = links[link, LOGITS] + row * links[link, STRIDE]
-    delta = links[link, PLAIN] + i * links[link, STRIDE]
-    crossed = links[link + 1, PLAIN] + i
-    count = collect(scratch, i)
-    total = 0.0
-    for c in range(count):
-        k = scratch.members[c]
-        term = sign * float(store[crossed + k * links[link + 1, STRIDE]])
-        if not entropy:
-            term -= float(store[logits + k]) + sign * float(store[delta + k])
-        total += store[deeper_signs + k] * term
-    return total + continuation(store, layout, scratch, worker, row, layer + 1, count, entropy)
+def _compiled(sources: str) -> Dispatcher:
+    """The entry to the kernel. numba's cache on disk looks at one file only; `sources` makes it look at all of them."""
+
+    @njit(nogil=True, cache=True, **OPTIONS)
+    def flip_rows(store, out, layout, scratch, worker, counter, rows, entropy):
+        assert sources
+        row = take(counter)
+        while row < rows:
+            for layer in range(layout.layers.shape[0] - 1, -1, -1):
+                flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy)
+            forget(scratch)
+            row = take(counter)
+
+    return flip_rows
+
+
+def _digest() -> str:
+    files = [*sorted(Path(__file__).parent.glob("cpu_*.py")), Path(simd.__file__)]
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+
+
+flip_rows = _compiled(_digest())
+"""f1 - f0 of every unit for as many rows as this worker gets hold of.
+
+Args:
+    store: (size,) all weights and tables of the path, see cpu_workspace.
+    out: (sum of sizes * rows,) one (rows, H) array after the other.
+    layout: where things are in the store.
+    scratch: this worker's own arrays.
+    worker: its number.
+    counter: (1,) int64 the next row that nobody has taken.
+    rows: number of rows.
+    entropy: whether -log q of deeper layers is replaced by their entropies.
+"""

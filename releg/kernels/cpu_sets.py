@@ -1,21 +1,30 @@
-"""Sets of changed units: found by their thresholds, continued to the deepest layer, remembered per row."""
+"""Sets of changed units: found by their thresholds, continued to the deepest layer, remembered per row.
+
+Flipping a set C of units of layer l, everything above it left as it is, changes f by G_l(C), less the change of
+log q(z[l] | z[l-1]). With s = +1 for a unit that is 0 and -1 for one that is 1, and d = sum over C of s * weights:
+
+    G_l(C) = sum s * (below @ W + r)   - sum_j log(sigmoid(-r_j) + sigmoid(r_j) exp(d_j))     log p, r its logits
+           - sum s * (z[l+1] @ V)      + sum_k log(sigmoid(-a_k) + sigmoid(a_k) exp(d_k))     -log q(z[l+1] | z[l])
+           + sum over changed k of s_k * [sum over C of s * (W_ik - V_ki) - a_k] + G_(l+1)(changed k)
+
+G of a single unit is a look-up, since layers are done deepest first. With entropies the second line is their change,
+and the third has neither V nor a.
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import njit
 
-from releg.kernels.cpu_terms import (
+from releg.kernels.cpu_layout import (
     ACROSS,
+    CROSS,
+    INVERSE,
     LOGITS,
     MARGINS,
-    MATCH,
     MOVE,
-    NEXT,
-    NEXT_STRIDE,
-    PLAIN,
+    RATIO,
     REACH,
     SIGNS,
     SIZE,
@@ -24,13 +33,15 @@ from releg.kernels.cpu_terms import (
     TABLE,
     TARGETS,
     THRESHOLDS,
-    UNITS,
     WIDTH,
+)
+from releg.kernels.cpu_terms import (
     blocks_within_range,
     entropy_change,
+    four_rows,
+    inlined,
     set_delta,
     set_logarithm,
-    set_rows,
     softplus_change,
 )
 from releg.kernels.simd import BLOCK, above, above_each, lowest_bit, set_logit_means, set_product_and_changes
@@ -38,15 +49,16 @@ from releg.kernels.simd import BLOCK, above, above_each, lowest_bit, set_logit_m
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads a set's members over the bits of its hash
 
 
-@njit
+@inlined
 def find_hits(store, layout, scratch, row, layer):
     """Which units of the next layer change when a unit of this one is flipped: a list per unit, ascending."""
     layers = layout.layers
     size, width = layers[layer, SIZE], layers[layer, WIDTH]
     signs, across = layers[layer, SIGNS] + row * width, layers[layer, ACROSS]
-    deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
-    margins = layers[layer + 1, MARGINS] + row * layers[layer + 1, WIDTH]
-    scratch.first[:size] = -1
+    deeper = row * layers[layer + 1, WIDTH]
+    deeper_signs, margins = layers[layer + 1, SIGNS] + deeper, layers[layer + 1, MARGINS] + deeper
+    for i in range(size):
+        scratch.first[i] = -1
     hits = 0
     for k in range(layers[layer + 1, SIZE] - 1, -1, -1):  # downwards, since each list grows at its head
         margin = store[margins + k]
@@ -63,175 +75,173 @@ def find_hits(store, layout, scratch, row, layer):
                 hits += 1
 
 
-@njit
-def collect(scratch, i):
-    """The changed units that follow from the flip of unit i, into members."""
-    count = 0
+@inlined
+def mixed(mix, k):
+    """The hash of a set after one more member."""
+    return (mix ^ np.uint64(k + 1)) * MULTIPLIER
+
+
+@inlined
+def what_follows(store, layout, scratch, worker, row, layer, i, entropy):
+    """The third line of G_l for the flip of one unit that changes others."""
+    layers, arena = layout.layers, scratch.arena
+    sign = store[layers[layer, SIGNS] + row * layers[layer, WIDTH] + i]
+    deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
+    logits = layout.links[2 * layer + 1, LOGITS] + row * layout.links[2 * layer + 1, STRIDE]
+    cross, width = layers[layer, CROSS] + i, layers[layer, WIDTH]
+    counted = 0.0 if entropy else 1.0
+    total, mix, start, count = 0.0, np.uint64(layer + 1), scratch.used[1], 0
     hit = scratch.first[i]
     while hit >= 0:
-        scratch.members[count] = scratch.hit_unit[hit]
-        count += 1
+        k = scratch.hit_unit[hit]
         hit = scratch.hit_next[hit]
-    return count
+        arena[start + count] = k
+        count += 1
+        mix = mixed(mix, k)
+        total += store[deeper_signs + k] * (sign * store[cross + k * width] - counted * store[logits + k])
+    if count == 1:
+        return total + scratch.table[layers[layer + 1, TABLE] + arena[start]]
+    return total + continuation(store, layout, scratch, worker, row, layer + 1, start, count, mix, entropy)
 
 
-@njit
-def continuation(store, layout, scratch, worker, row, layer, count, entropy):
-    """G_layer of the set in members, from the table, from memory, or evaluated down to where it ends."""
-    links, layers = layout.links, layout.layers
-    members, deeper = scratch.members, scratch.deeper
-    delta = layout.deltas[worker]
+@inlined
+def continuation(store, layout, scratch, worker, row, layer, start, count, mix, entropy):
+    """G_layer of the set arena[start : start + count], from memory or evaluated to where it ends."""
+    links, layers, arena = layout.links, layout.layers, scratch.arena
+    counted = 0.0 if entropy else 1.0
     total, level = 0.0, 0
     while True:
-        if count == 1:
-            total += scratch.table[layers[layer, TABLE] + members[0]]
-            break
-        entry, known = remember(scratch, layer, count)
+        entry, known = remember(scratch, layer, start, count, mix)
         if known:
             total += scratch.values[entry]
             break
         scratch.pending[level], scratch.before[level] = entry, total
         level += 1
-        total += generative_change(store, layout, scratch, delta, row, layer, count)
+        total += own_terms(store, layout, scratch, worker, row, layer, start, count, entropy)
         if layer + 1 == layers.shape[0]:
-            break
-        total += inference_change(store, layout, scratch, delta, row, layer, count, entropy)
-        changed = collect_deeper(scratch, layers[layer + 1, SIZE])
-        if changed == 0:
             break
         signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
         deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
         logits = links[2 * layer + 1, LOGITS] + row * links[2 * layer + 1, STRIDE]
-        for c in range(changed):
-            k = deeper[c]
-            crossed = 0.0 if entropy else -float(store[logits + k])
-            generative = links[2 * layer + 2, PLAIN] + k * links[2 * layer + 2, STRIDE]
-            inference = links[2 * layer + 1, PLAIN] + k
-            for m in range(count):
-                i = members[m]
-                weight = float(store[generative + i])
-                if not entropy:
-                    weight -= store[inference + i * links[2 * layer + 1, STRIDE]]
-                crossed += store[signs + i] * weight
-            total += store[deeper_signs + k] * crossed
-        for c in range(changed):
-            members[c] = deeper[c]
-        layer, count = layer + 1, changed
+        changed, deeper, mix = 0, start + count, np.uint64(layer + 1)
+        for block in range(links[2 * layer + 1, STRIDE] // BLOCK):
+            mask = scratch.masks[block]
+            while mask != 0:
+                k = block * BLOCK + lowest_bit(mask)
+                mask &= mask - np.uint64(1)
+                arena[deeper + changed] = k
+                changed += 1
+                mix = mixed(mix, k)
+                cross = layers[layer, CROSS] + k * layers[layer, WIDTH]
+                moved = -counted * store[logits + k]
+                for c in range(start, start + count):
+                    moved += store[signs + arena[c]] * store[cross + arena[c]]
+                total += store[deeper_signs + k] * moved
+        if changed < 2:
+            if changed == 1:
+                total += scratch.table[layers[layer + 1, TABLE] + arena[deeper]]
+            break
+        layer, start, count = layer + 1, deeper, changed
     for done in range(level):
         if scratch.pending[done] >= 0:
             scratch.values[scratch.pending[done]] = total - scratch.before[done]
     return total
 
 
-@njit
-def collect_deeper(scratch, size):
-    """The units whose bits are set in masks, into deeper."""
-    count = 0
-    for block in range((size + BLOCK - 1) // BLOCK):
-        mask = scratch.masks[block]
-        while mask != 0:
-            scratch.deeper[count] = block * BLOCK + lowest_bit(mask)
-            mask &= mask - np.uint64(1)
-            count += 1
-    return count
-
-
-@njit
-def generative_change(store, layout, scratch, delta, row, layer, count):
-    """The first line of G_l for the set in members."""
-    links, members, link = layout.links, scratch.members, 2 * layer
-    signs = layout.layers[layer, SIGNS] + row * layout.layers[layer, WIDTH]
-    match = links[link, MATCH] + row * links[link, UNITS]
-    own = layout.layers[layer, NEXT] + row * layout.layers[layer, NEXT_STRIDE]
+@inlined
+def own_terms(store, layout, scratch, worker, row, layer, start, count, entropy):
+    """The first two lines of G_l for a set; masks say which units of the next layer change."""
+    links, layers, members, rows = layout.links, layout.layers, scratch.arena, scratch.rows
+    signs, table = layers[layer, SIGNS] + row * layers[layer, WIDTH], layers[layer, TABLE]
+    generative, inference = 2 * layer, 2 * layer + 1
     total = 0.0
     for c in range(count):
-        k = members[c]
-        total += store[signs + k] * (float(store[match + k]) + float(store[own + k]))
-    chunk = blocks_within_range(store, links, link, members, count)
+        k = members[start + c]
+        column = RATIO if store[signs + k] > 0 else INVERSE
+        rows[0, c] = links[generative, column] + k * links[generative, STRIDE]
+        rows[1, c] = links[inference, column] + k * links[inference, STRIDE]
+        total += scratch.linear[table + k]
+    total -= generative_change(store, layout, scratch, worker, row, generative, signs, start, count)
+    if layer + 1 < layers.shape[0]:
+        total += inference_change(store, layout, scratch, worker, row, layer, signs, start, count, entropy)
+    return total
+
+
+@inlined
+def generative_change(store, layout, scratch, worker, row, link, signs, start, count):
+    """The softplus changes of the layer below."""
+    links, members = layout.links, scratch.arena
+    partial, ones = layout.spare[worker, 0], layout.spare[-1, 0]
+    chunk = blocks_within_range(store, links, link, members, start, count)
     if chunk > 0:
-        return total - set_logarithm(store, links, link, row, signs, members, count, scratch.rows, chunk)
-    set_delta(store, links, link, signs, members, count, delta)
+        rows = four_rows(store, links, link, scratch.rows, 0, count, partial, ones)
+        return set_logarithm(store, links, link, row, rows, chunk)
+    set_delta(store, links, link, signs, members, start, count, partial)
     logits = links[link, LOGITS] + row * links[link, STRIDE]
-    return total - softplus_change(store, logits, delta, 1.0, links[link, TARGETS])
+    return softplus_change(store, logits, partial, 1.0, links[link, TARGETS])
 
 
-@njit
-def inference_change(store, layout, scratch, delta, row, layer, count, entropy):
-    """The second line of G_l for the set in members, or the change of the entropy; masks say which targets change."""
-    links, layers, members, rows = layout.links, layout.layers, scratch.members, scratch.rows
-    link = 2 * layer + 1
-    signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
+@inlined
+def inference_change(store, layout, scratch, worker, row, layer, signs, start, count, entropy):
+    """Softplus changes of the next layer, or changes of its entropies; which of its units change, into masks."""
+    links, layers, members, link = layout.links, layout.layers, scratch.arena, 2 * layer + 1
+    partial, delta, ones = layout.spare[worker, 0], layout.spare[worker, 1], layout.spare[-1, 0]
     stride = links[link, STRIDE]
     blocks = stride // BLOCK
     stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
     deeper = row * layers[layer + 1, WIDTH]
     deeper_signs, thresholds = layers[layer + 1, SIGNS] + deeper, layers[layer + 1, THRESHOLDS] + deeper
-    in_one = blocks_within_range(store, links, link, members, count) >= blocks
-    total = 0.0
-    if in_one:
-        ups, taken_out = set_rows(store, links, link, signs, members, count, rows)
-        product = set_product_and_changes(
-            store, stay, move, rows, ups, count, blocks, deeper_signs, thresholds, scratch.masks
-        )
-        total = math.log(product) - taken_out
-    if entropy or not in_one:
-        set_delta(store, links, link, signs, members, count, delta)
-        logits = links[link, LOGITS] + row * stride
-        if in_one:
-            now = set_logit_means(store, stay, move, rows, 0, 0, blocks, logits, delta, 0)
-            return total + now - set_logit_means(store, stay, move, rows, ups, count, blocks, logits, delta, 1)
-        for block in range(blocks):
-            at, margins = block * BLOCK, layers[layer + 1, MARGINS] + deeper
-            scratch.masks[block] = above_each(store, delta + at, deeper_signs + at, margins + at)
+    logits = links[link, LOGITS] + row * stride
+    if blocks_within_range(store, links, link, members, start, count) >= blocks:
+        rows = four_rows(store, links, link, scratch.rows, 1, count, partial, ones)
+        change = math.log(set_product_and_changes(store, stay, move, rows, blocks, thresholds, scratch.masks))
         if entropy:
-            return entropy_change(store, logits, delta, 1.0, links[link, TARGETS])
-        total = softplus_change(store, logits, delta, 1.0, links[link, TARGETS])
-    match = links[link, MATCH] + row * links[link, UNITS]
-    for c in range(count):
-        total -= store[signs + members[c]] * float(store[match + members[c]])
-    return total
+            set_delta(store, links, link, signs, members, start, count, delta)
+            change += set_logit_means(store, stay, move, (ones, ones, ones, ones), blocks, logits, logits, 0)
+            change -= set_logit_means(store, stay, move, rows, blocks, logits, delta, 1)
+        return change
+    set_delta(store, links, link, signs, members, start, count, delta)
+    for block in range(blocks):
+        at, margins = block * BLOCK, layers[layer + 1, MARGINS] + deeper
+        scratch.masks[block] = above_each(store, delta + at, deeper_signs + at, margins + at)
+    if entropy:
+        return entropy_change(store, logits, delta, 1.0, links[link, TARGETS])
+    return softplus_change(store, logits, delta, 1.0, links[link, TARGETS])
 
 
-@njit
-def remember(scratch, layer, count):
-    """The entry of the set in members and whether it has a value; a new one if there was none, -1 if memory is full."""
-    members, slots, entries, arena, used = (
-        scratch.members,
-        scratch.slots,
-        scratch.entries,
-        scratch.arena,
-        scratch.used,
-    )
-    mix = np.uint64(layer + 1)
-    for c in range(count):
-        mix = (mix ^ np.uint64(members[c] + 1)) * MULTIPLIER
+@inlined
+def remember(scratch, layer, start, count, mix):
+    """The entry of a set and whether it has a value; a new one if there was none, -1 if memory is full."""
+    slots, entries, arena, used = scratch.slots, scratch.entries, scratch.arena, scratch.used
     slot = np.int64(mix >> np.uint64(33)) & (slots.size - 1)
-    while slots[slot] >= 0:
-        entry = slots[slot]
-        if entries[entry, 0] == layer and entries[entry, 2] == count:
-            start, same = entries[entry, 1], True
-            for c in range(count):
-                if arena[start + c] != members[c]:
-                    same = False
-                    break
-            if same:
-                return np.int64(entry), True
+    entry, known = np.int64(-1), False
+    while slots[slot] >= 0 and not known:
+        entry = np.int64(slots[slot])
+        known = entries[entry, 0] == layer and entries[entry, 2] == count
+        same = 0
+        while known and same < count:
+            known = arena[entries[entry, 1] + same] == arena[start + same]
+            same += 1
         slot = (slot + 1) & (slots.size - 1)
-    if used[0] == entries.shape[0] or used[1] + count > arena.size:
-        return np.int64(-1), False
-    entry, start = used[0], used[1]
-    slots[slot] = entry
-    entries[entry, 0], entries[entry, 1], entries[entry, 2], entries[entry, 3] = layer, start, count, slot
-    for c in range(count):
-        arena[start + c] = members[c]
-    used[0] += 1
-    used[1] += count
-    return entry, False
+    if not known:
+        entry = np.int64(-1)
+        # behind the remembered sets there must be room for those under evaluation
+        if (
+            used[0] < entries.shape[0]
+            and start == used[1]
+            and start + count + scratch.pending.size * scratch.first.size <= arena.size
+        ):
+            entry = used[0]
+            slots[slot] = entry
+            entries[entry, 0], entries[entry, 1], entries[entry, 2], entries[entry, 3] = layer, start, count, slot
+            used[0] += 1
+            used[1] += count
+    return entry, known
 
 
-@njit
+@inlined
 def forget(scratch):
     """Empty the memory: its sets belong to one row."""
     for entry in range(scratch.used[0]):
         scratch.slots[scratch.entries[entry, 3]] = -1
-    scratch.used[:] = 0
+    scratch.used[0] = scratch.used[1] = 0

@@ -1,151 +1,115 @@
-"""The CPU kernel proper: f1 - f0 of every unit for one row of a path (DESIGN: only what a flip changes is computed).
+"""Direct terms of the CPU kernel: how the targets' distributions change when units are flipped.
 
-Flipping a set C of units of layer l, everything above it left as it is, changes f by G_l(C), less the change of
-log q(z[l] | z[l-1]). With s = +1 for a unit that is 0 and -1 for one that is 1, and d = sum over C of s * weights:
+softplus(r + d) - softplus(r) = log(sigmoid(-r) + sigmoid(r) exp(d)) has nothing but positive terms inside. So factors
+are multiplied and few logarithms taken. Each factor lies between 1 and exp(d): how many fit into a product is known
+from the weights alone. For units that are 1, sigmoid(-r) and sigmoid(r) change places, which takes exp(sum of weights)
+out of the product: exp(W) serves both signs.
 
-    G_l(C) = sum s * (below @ W + r)          - sum_j log(sigmoid(-r_j) + sigmoid(r_j) exp(d_j))   both log p
-           - sum s * (z[l+1] @ V)             + sum_k log(sigmoid(-a_k) + sigmoid(a_k) exp(d_k))   -log q(z[l+1] | z[l])
-           + sum over changed k of [-s_k (a_k + d_k) + sum over C of s s_k W_ik] + G_(l+1)(changed)
-
-The logarithms are softplus(r + d) - softplus(r) with nothing but positive terms inside, so factors are multiplied and
-few logarithms taken. Each factor lies between 1 and exp(d): how many fit into a product is known from max |weight|.
-For units that are 1, sigmoid(-r) and sigmoid(r) change places, which takes exp(sum of weights) out of the product:
-exp(W) serves both signs.
-
-Layers are done deepest first, so that G of a single changed unit is a look-up; larger sets are memoised per row.
+Numbers of the store are float32 or float64; sums and logarithms are float64.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 
-from releg.kernels.simd import BLOCK, LANES, add_scaled, fill, row_products, set_logit_means, set_product
+from releg.kernels.cpu_layout import (
+    FAR,
+    INVERSE,
+    LIMIT,
+    LOGITS,
+    MOVE,
+    PLAIN,
+    RATIO,
+    SET_LIMIT,
+    SPREAD,
+    STAY,
+    STRIDE,
+    TARGETS,
+    TOP,
+    TOTAL,
+    UNITS,
+)
+from releg.kernels.simd import BLOCK, LANES, add_scaled, combine_rows, fill, row_products, set_logit_means, set_product
 
-# Columns of Layout.links. Row 2 l: from layer l to what it generates; row 2 l + 1: from layer l to the next deeper one.
-(UNITS, TARGETS, STRIDE, PLAIN, RATIO, TOP, SPREAD, TOTAL, LOGITS, STAY, MOVE, MATCH) = range(12)
-LINK_COLUMNS = 12
-# Columns of Layout.layers
-(SIZE, SIGNS, MARGINS, THRESHOLDS, WIDTH, OWN, OWN_STRIDE, NEXT, NEXT_STRIDE, ACROSS, REACH, TABLE) = range(12)
-LAYER_COLUMNS = 12
-
-LIMIT = 64.0  # sum of |d| in one lane of a product: exp(64) is safe in float32, and exp(8 * 64) * FAR in float64
-SET_LIMIT = 512.0  # sum of |d| in all lanes of a product
-FAR = 1e80  # a product of products outside [1/FAR, FAR] is turned into its logarithm
-
-
-class Layout(NamedTuple):
-    """Where things are in the store: offsets, sizes and row strides."""
-
-    links: Any  # (2 depth, LINK_COLUMNS) int64
-    layers: Any  # (depth, LAYER_COLUMNS) int64
-    deltas: Any  # (workers,) int64: a row of numbers for each worker
-
-
-class Scratch(NamedTuple):
-    """What one worker needs for one row of the path; nothing in it survives the row."""
-
-    table: Any  # (sum of sizes,) float64 G of every single unit
-    logs: Any  # (H,) float64 change of f so far
-    products: Any  # (H,) float64 factors whose logarithm is still to be added
-    order: Any  # (H + 3,) int32 units of one sign
-    first: Any  # (H,) int32 first hit of a unit, or -1
-    hit_unit: Any  # (hits,) int32 changed unit
-    hit_next: Any  # (hits,) int32 next hit of the same unit, or -1
-    members: Any  # (H,) int32 a set of changed units, ascending
-    deeper: Any  # (H,) int32 the set that follows from it
-    rows: Any  # (H,) int64 where the members' ratios are: units that are 0, then units that are 1
-    masks: Any  # (blocks,) uint64 which targets change
-    slots: Any  # (2**n,) int32 hash table: an entry, or -1
-    entries: Any  # (E, 4) int32 layer, start, count, slot
-    values: Any  # (E,) float64 G of the entry's set
-    arena: Any  # (A,) int32 members of all remembered sets
-    used: Any  # (2,) int64 number of entries, of numbers in the arena
-    pending: Any  # (depth,) int32 entries under evaluation
-    before: Any  # (depth,) float64 total when they were begun
+# No function here allocates: without numba's reference counts (of some twenty arrays at every call) the kernel is two
+# and a half times as fast. Functions called from one place are inlined, since passing Scratch is a copy of 1 KiB.
+OPTIONS = {"_nrt": False, "error_model": "numpy"}
+inlined = njit(inline="always", **OPTIONS)
 
 
-@njit
-def softplus(x):
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-
-
-@njit
-def entropy_of(x):
-    x = abs(x)
-    return x / (1.0 + math.exp(x)) + math.log1p(math.exp(-x)) if x < 700.0 else 0.0
-
-
-@njit
+@njit(**OPTIONS)
 def softplus_change(store, logits, delta, scale, count):
     """Sum of softplus(logits + scale * delta) - softplus(logits), term by term: right for weights of any size."""
     total = 0.0
     for j in range(count):
-        r = float(store[logits + j])
-        total += softplus(r + scale * store[delta + j]) - softplus(r)
+        before = np.float64(store[logits + j])
+        after = before + scale * store[delta + j]
+        total += max(after, 0.0) - max(before, 0.0) + math.log1p(math.exp(-abs(after)))
+        total -= math.log1p(math.exp(-abs(before)))
     return total
 
 
-@njit
+@njit(**OPTIONS)
 def entropy_change(store, logits, delta, scale, count):
     """Sum of entropy(logits + scale * delta) - entropy(logits), term by term."""
     total = 0.0
     for j in range(count):
-        r = float(store[logits + j])
-        total += entropy_of(r + scale * store[delta + j]) - entropy_of(r)
+        before = abs(np.float64(store[logits + j]))
+        after = abs(store[logits + j] + scale * store[delta + j])
+        decay = math.exp(-after)
+        total += after * decay / (1.0 + decay) + math.log1p(decay)
+        decay = math.exp(-before)
+        total -= before * decay / (1.0 + decay) + math.log1p(decay)
     return total
 
 
-@njit
-def steps_of(links, link):
-    """Vectors that hold all targets; rows are padded further, to whole blocks."""
-    return (links[link, TARGETS] + LANES - 1) // LANES
-
-
-@njit
+@inlined
 def chunk_of(bound, steps):
     """How many vectors can be multiplied into each lane."""
     return steps if bound * steps <= LIMIT else max(1, int(LIMIT / bound))
 
 
-@njit
+@inlined
 def far(product):
+    """Whether the running product could leave the range of float64."""
     return product > FAR or product < 1.0 / FAR
 
 
-@njit
+@inlined
+def keep(scratch, i, product, logarithm, power):
+    """Count the product (and what has been taken out of it) in f, or its inverse."""
+    scratch.logs[i] += power * logarithm
+    scratch.products[i] *= product if power > 0 else 1.0 / product
+
+
+@njit(**OPTIONS)
 def multiply_units(store, links, link, row, signs, scratch, power):
     """For every unit: the softplus changes of its targets, times power (+1 or -1), into products and logs."""
     units, stride = links[link, UNITS], links[link, STRIDE]
-    steps, top, ratio = steps_of(links, link), links[link, TOP], links[link, RATIO]
-    order, logs, products = scratch.order, scratch.logs, scratch.products
+    steps, top, ratio = (links[link, TARGETS] + LANES - 1) // LANES, links[link, TOP], links[link, RATIO]
+    order = scratch.order
     for side in range(2):
-        sign = 1 - 2 * side
         stay = links[link, STAY + side] + row * stride  # sigmoid(-r), or sigmoid(r) for units that are 1
         move = links[link, MOVE - side] + row * stride
         count = 0
         for i in range(units):
-            if store[signs + i] == sign and store[top + i] <= LIMIT:
-                order[count] = i
-                count += 1
-        for extra in range(count, count + 3):
-            order[extra] = order[count - 1]  # the last group is filled up with copies
+            order[count] = i
+            count += (store[signs + i] < 0) == side and store[top + i] <= LIMIT
+        if count > 0:
+            order[count] = order[count + 1] = order[count + 2] = order[count - 1]  # fills up the last group
         for group in range(0, count, 4):
             i0, i1, i2, i3 = order[group], order[group + 1], order[group + 2], order[group + 3]
-            bound = float(max(max(store[top + i0], store[top + i1]), max(store[top + i2], store[top + i3])))
+            bound = np.float64(max(max(store[top + i0], store[top + i1]), max(store[top + i2], store[top + i3])))
             chunk = chunk_of(bound, steps)
+            r0, r1, r2, r3 = ratio + i0 * stride, ratio + i1 * stride, ratio + i2 * stride, ratio + i3 * stride
             p0 = p1 = p2 = p3 = 1.0
             t0 = t1 = t2 = t3 = 0.0
             for begin in range(0, steps, chunk):
                 at = begin * LANES
-                rows = (
-                    ratio + i0 * stride + at,
-                    ratio + i1 * stride + at,
-                    ratio + i2 * stride + at,
-                    ratio + i3 * stride + at,
-                )
+                rows = (r0 + at, r1 + at, r2 + at, r3 + at)
                 q0, q1, q2, q3 = row_products(store, stay + at, move + at, rows, min(chunk, steps - begin))
                 p0, p1, p2, p3 = p0 * q0, p1 * q1, p2 * q2, p3 * q3
                 if far(p0) or far(p1) or far(p2) or far(p3):
@@ -160,73 +124,48 @@ def multiply_units(store, links, link, row, signs, scratch, power):
                 keep(scratch, i3, p3, t3, power)
     for i in range(units):
         if store[top + i] > LIMIT:
-            at, plain = links[link, LOGITS] + row * stride, links[link, PLAIN] + i * stride
-            logs[i] += power * softplus_change(store, at, plain, float(store[signs + i]), links[link, TARGETS])
+            logits, plain = links[link, LOGITS] + row * stride, links[link, PLAIN] + i * stride
+            change = softplus_change(store, logits, plain, np.float64(store[signs + i]), links[link, TARGETS])
+            scratch.logs[i] += power * change
         elif store[signs + i] < 0:
-            logs[i] -= power * store[links[link, TOTAL] + i]
+            scratch.logs[i] -= power * store[links[link, TOTAL] + i]
 
 
-@njit
-def keep(scratch, i, product, logarithm, power):
-    scratch.logs[i] += power * logarithm
-    if power > 0:
-        scratch.products[i] *= product
-    else:
-        scratch.products[i] /= product
-
-
-@njit
-def entropy_units(store, links, link, row, signs, scratch):
+@njit(**OPTIONS)
+def entropy_units(store, links, link, row, signs, ones, scratch):
     """For every unit: what turns the softplus changes of its targets into changes of their entropies, into logs."""
     stride, targets = links[link, STRIDE], links[link, TARGETS]
     blocks = stride // BLOCK
     logits = links[link, LOGITS] + row * stride
     stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-    members, rows = scratch.members, scratch.rows
-    now = set_logit_means(store, stay, move, rows, 0, 0, blocks, logits, logits, 0)
+    now = set_logit_means(store, stay, move, (ones, ones, ones, ones), blocks, logits, logits, 0)
     for i in range(links[link, UNITS]):
         plain, sign = links[link, PLAIN] + i * stride, store[signs + i]
-        members[0], rows[0] = i, links[link, RATIO] + i * stride
-        if blocks_within_range(store, links, link, members, 1) > 0:
-            ups = 1 if sign > 0 else 0
-            scratch.logs[i] += now - set_logit_means(store, stay, move, rows, ups, 1, blocks, logits, plain, sign)
+        ratio = links[link, RATIO if sign > 0 else INVERSE] + i * stride
+        scratch.order[0] = i
+        if blocks_within_range(store, links, link, scratch.order, 0, 1) >= blocks:
+            rows = (ratio, ones, ones, ones)
+            scratch.logs[i] += now - set_logit_means(store, stay, move, rows, blocks, logits, plain, sign)
         else:
-            scratch.logs[i] += entropy_change(store, logits, plain, float(sign), targets)
-            scratch.logs[i] -= softplus_change(store, logits, plain, float(sign), targets)
+            scratch.logs[i] += entropy_change(store, logits, plain, np.float64(sign), targets)
+            scratch.logs[i] -= softplus_change(store, logits, plain, np.float64(sign), targets)
 
 
-@njit
-def set_delta(store, links, link, signs, members, count, delta):
+@inlined
+def set_delta(store, links, link, signs, members, start, count, delta):
     """d of every target, for the flips of a set of units."""
     stride = links[link, STRIDE]
     fill(store, delta, 0, stride // LANES)
-    for c in range(count):
+    for c in range(start, start + count):
         k = members[c]
         add_scaled(store, delta, links[link, PLAIN] + k * stride, store[signs + k], stride // LANES)
 
 
-@njit
-def set_rows(store, links, link, signs, members, count, rows):
-    """Where the members' ratios are, those counted up first; how many these are, and the sum of TOTAL of the others."""
-    stride, ratio, total = links[link, STRIDE], links[link, RATIO], links[link, TOTAL]
-    ups, downs, taken_out = 0, count, 0.0
-    for c in range(count):
-        k = members[c]
-        if store[signs + k] > 0:
-            rows[ups] = ratio + k * stride
-            ups += 1
-        else:
-            downs -= 1
-            rows[downs] = ratio + k * stride
-            taken_out += store[total + k]
-    return ups, taken_out
-
-
-@njit
-def blocks_within_range(store, links, link, members, count):
+@inlined
+def blocks_within_range(store, links, link, members, start, count):
     """How many blocks of targets one product of a set may span; 0: not even one."""
     bound = spread = 0.0
-    for c in range(count):
+    for c in range(start, start + count):
         bound += store[links[link, TOP] + members[c]]
         spread += store[links[link, SPREAD] + members[c]]
     blocks = links[link, STRIDE] // BLOCK
@@ -235,20 +174,28 @@ def blocks_within_range(store, links, link, members, count):
     return min(blocks, int(SET_LIMIT / (BLOCK * bound)))
 
 
-@njit
-def set_logarithm(store, links, link, row, signs, members, count, rows, chunk):
+@inlined
+def four_rows(store, links, link, rows, side, count, partial, ones):
+    """Four rows whose product is that of the `count` rows in rows[side]."""
+    left = count
+    while left > 4:
+        last = (rows[side, left - 1], rows[side, left - 2], rows[side, left - 3], rows[side, left - 4])
+        combine_rows(store, partial, last, links[link, STRIDE] // BLOCK)
+        left -= 3
+        rows[side, left - 1] = partial
+    rows[side, left] = rows[side, left + 1] = ones
+    return rows[side, 0], rows[side, 1], rows[side, 2], rows[side, 3]
+
+
+@inlined
+def set_logarithm(store, links, link, row, rows, chunk):
     """The softplus change of all targets, from products of `chunk` blocks."""
     stride = links[link, STRIDE]
     blocks = stride // BLOCK
     stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-    ups, taken_out = set_rows(store, links, link, signs, members, count, rows)
-    if chunk >= blocks:
-        return math.log(set_product(store, stay, move, rows, ups, count, blocks)) - taken_out
-    total = -taken_out
+    total = 0.0
     for begin in range(0, blocks, chunk):
         at = begin * BLOCK
-        product = set_product(store, stay + at, move + at, rows, ups, count, min(chunk, blocks - begin))
-        total += math.log(product)
-        for c in range(count):
-            rows[c] += chunk * BLOCK
+        here = (rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at)
+        total += math.log(set_product(store, stay + at, move + at, here, min(chunk, blocks - begin)))
     return total

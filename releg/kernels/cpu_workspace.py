@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from releg.kernels import cpu_terms as columns
-from releg.kernels.cpu_terms import LAYER_COLUMNS, LINK_COLUMNS, Layout, Scratch
+from releg.kernels import cpu_layout as columns
+from releg.kernels.cpu_layout import LAYER_COLUMNS, LINK_COLUMNS, Layout, Scratch
 from releg.kernels.simd import BLOCK
 from releg.sbn import Path, SigmoidBeliefNet
 
 SETS = 4096  # changed sets remembered per row; more are evaluated again
-ARENA = 16 * SETS  # members of all these sets together
+MEMBERS = 16  # per set, on average; beyond, sets are not remembered
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -71,8 +72,9 @@ class Workspace:
         for layer in range(depth):
             self._reserve_layer(store, layer)
         widest = round_up(max(shape.data_size, *shape.layers), BLOCK)
-        deltas = [store.reserve(1, widest) for _ in range(shape.workers)]
-        self.layout = Layout(self.links, self.layers, np.array(deltas, dtype=np.int64))
+        spare = [[store.reserve(1, widest), store.reserve(1, widest)] for _ in range(shape.workers)]
+        ones = store.reserve(1, widest, padding=1.0)
+        self.layout = Layout(self.links, self.layers, np.array([*spare, [ones, ones]], dtype=np.int64))
         array, self.views = store.allocate(shape.dtype)
         self.array = array.numpy()
         self.scratch = [self._scratch() for _ in range(shape.workers)]
@@ -95,6 +97,7 @@ class Workspace:
             row[columns.REACH] = store.reserve(1, size)
             above = self.layers[layer - 1]
             above[columns.ACROSS] = store.reserve(size, below, int(above[columns.WIDTH]))
+            above[columns.CROSS] = store.reserve(size, below, int(above[columns.WIDTH]))
             above[columns.NEXT], above[columns.NEXT_STRIDE] = self.links[2 * layer, [columns.LOGITS, columns.STRIDE]]
             self._reserve_link(store, 2 * layer - 1, below, size)
             row[columns.OWN], row[columns.OWN_STRIDE] = self.links[2 * layer - 1, [columns.LOGITS, columns.STRIDE]]
@@ -109,6 +112,7 @@ class Workspace:
         row[columns.UNITS], row[columns.TARGETS], row[columns.STRIDE] = units, targets, stride
         row[columns.PLAIN] = store.reserve(units, targets, stride)
         row[columns.RATIO] = store.reserve(units, targets, stride, padding=1.0)
+        row[columns.INVERSE] = store.reserve(units, targets, stride, padding=1.0)
         row[columns.TOP] = store.reserve(1, units)
         row[columns.SPREAD] = store.reserve(1, units)
         row[columns.TOTAL] = store.reserve(1, units)
@@ -120,26 +124,23 @@ class Workspace:
     def _scratch(self) -> Scratch:
         layers = self.shape.layers
         widest, depth = max(layers), len(layers)
-        hits = max((a * b for a, b in zip(layers[:-1], layers[1:], strict=True)), default=1)
+        hits = max((a * b for a, b in pairwise(layers)), default=1)
         sets = min(SETS, sum(layers) * depth)
-        integers = [widest + 3, widest, hits, hits, widest, widest]
-        return Scratch(
-            np.zeros(sum(layers)),
-            np.zeros(widest),
-            np.zeros(widest),
+        arena = MEMBERS * sets + (depth + 1) * widest
+        floats = [sum(layers), sum(layers), widest, widest, depth, sets]
+        integers = [widest + 3, widest, hits, hits, 1 << (2 * sets).bit_length(), (sets, 4), arena, depth]
+        arrays = [
+            *[np.zeros(size) for size in floats],
             *[np.zeros(size, dtype=np.int32) for size in integers],
-            rows=np.zeros(widest, dtype=np.int64),
-            masks=np.zeros(round_up(widest, BLOCK) // BLOCK, dtype=np.uint64),
-            slots=np.full(1 << (2 * sets).bit_length(), -1, dtype=np.int32),
-            entries=np.zeros((sets, 4), dtype=np.int32),
-            values=np.zeros(sets),
-            arena=np.zeros(ARENA, dtype=np.int32),
-            used=np.zeros(2, dtype=np.int64),
-            pending=np.zeros(depth, dtype=np.int32),
-            before=np.zeros(depth),
-        )
+            np.zeros((2, widest + 3), dtype=np.int64),  # rows
+            np.zeros(round_up(widest, BLOCK) // BLOCK, dtype=np.uint64),  # masks
+            np.zeros(2, dtype=np.int64),  # used
+        ]
+        scratch = Scratch._make(arrays)
+        scratch.slots[:] = -1
+        return scratch
 
-    def set_weights(self, model: SigmoidBeliefNet) -> None:
+    def set_weights(self, model: SigmoidBeliefNet, entropy: bool) -> None:
         """Transposes, exponentials and bounds of all weight matrices."""
         for layer, linear in enumerate(model.generative):
             self._set_link(2 * layer, linear.weight)
@@ -148,12 +149,16 @@ class Workspace:
                 self._set_link(2 * layer - 1, linear.weight)
                 across = self.views[int(self.layers[layer - 1, columns.ACROSS])].copy_(linear.weight)
                 torch.amax(across.abs(), 1, out=self.views[int(self.layers[layer, columns.REACH])][0])
+                cross = self.views[int(self.layers[layer - 1, columns.CROSS])]
+                torch.sub(self.views[int(self.links[2 * layer, columns.PLAIN])], 0 if entropy else across, out=cross)
         self.views[int(self.layers[-1, columns.NEXT])][0].copy_(model.prior_logits)
 
     def _set_link(self, link: int, weight: Tensor) -> None:
-        view = [self.views.get(int(at)) for at in self.links[link]]
+        ratio = self.views[int(self.links[link, columns.RATIO])]
         plain = self.views[int(self.links[link, columns.PLAIN])].copy_(weight.T)  # (units, targets)
-        torch.exp(plain, out=view[columns.RATIO])
+        torch.exp(plain, out=ratio)
+        if link > 0:  # sets are never flipped in the shallowest layer
+            torch.reciprocal(ratio, out=self.views[int(self.links[link, columns.INVERSE])])
         magnitude = plain.abs()
         torch.amax(magnitude, 1, out=self.views[int(self.links[link, columns.TOP])][0])
         torch.sum(magnitude, 1, out=self.views[int(self.links[link, columns.SPREAD])][0])
@@ -175,7 +180,8 @@ class Workspace:
                 continue
             self._set_tables(2 * layer - 1, own, z[rows], model.inference[layer].weight)
             margins = self.views[int(self.layers[layer, columns.MARGINS])][:count]
-            torch.logit(noise, out=margins).sub_(own).mul_(signs).clamp_(min=0)
+            # at least one rounding: a unit whose noise lies on its threshold must not change when its logit does not
+            torch.logit(noise, out=margins).sub_(own).mul_(signs).clamp_(min=torch.finfo(z.dtype).eps)
             thresholds = self.views[int(self.layers[layer, columns.THRESHOLDS])][:count]
             torch.mul(signs, margins, out=thresholds).exp_().mul_(signs)
         return count

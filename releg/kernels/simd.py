@@ -20,7 +20,10 @@ LANES = 8
 BLOCK = 32  # numbers compared at once by `above`: one bit each
 UNITS = 4  # rows multiplied at once by `row_products`: as many independent chains as hide the latency of one
 
+ROWS = 4  # rows whose product is the ratio of a set; larger sets are combined into fewer rows first
+
 I32 = ir.IntType(32)
+SET_ROWS = types.UniTuple(types.intp, ROWS)
 Codegen = Callable[[Any, Any, Any, Sequence[Any]], Any]
 
 
@@ -68,10 +71,14 @@ class _Vectors:
                 self.builder.store(value, slot)
         return [self.builder.load(slot) for slot in slots]
 
+    def widen(self, vector: Any) -> Any:
+        """The same numbers in float64."""
+        double = ir.VectorType(ir.DoubleType(), LANES)
+        return vector if vector.type == double else self.builder.fpext(vector, double)
+
     def fold(self, vector: Any, combine: Callable[[Any, Any], Any]) -> Any:
         """All lanes combined, in float64: the product of eight float32 lanes needs its range."""
-        if self.itemsize == 4:
-            vector = self.builder.fpext(vector, ir.VectorType(ir.DoubleType(), LANES))
+        vector = self.widen(vector)
         half = LANES // 2
         while half:
             index = ir.VectorType(I32, half)
@@ -108,13 +115,16 @@ def row_products(typing: Any, store: Any, stay: Any, move: Any, rows: Any, steps
 
 
 class _SetLoop:
-    """The loop over blocks of targets that all intrinsics on sets share; `each` sees every factor as it is made."""
+    """The loop over blocks of targets that the intrinsics on sets share: factor_j = stay_j + move_j * ratio_j.
+
+    ratio_j is the product of ROWS rows of the store. `each` sees every factor as it is made.
+    """
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
         self.builder = builder
         self.vectors = _Vectors(context, builder, signature, args)
-        self.stay, self.move, self.up_count, self.count, self.blocks = (args[i] for i in (1, 2, 4, 5, 6))
-        self.members = context.make_array(signature.args[3])(context, builder, args[3]).data
+        self.stay, self.move, rows, self.blocks = args[1:5]
+        self.rows = cgutils.unpack_tuple(builder, rows, ROWS)
 
     def slots(self, start: float) -> list[Any]:
         """One accumulator per vector of a block."""
@@ -124,77 +134,63 @@ class _SetLoop:
             self.builder.store(value, slot)  # the allocation may have been hoisted out of a loop
         return slots
 
-    def run(self, each: Callable[[int, Any, Any, Any, Any], None], after: Callable[[Any], None]) -> Any:
-        """The product of all factors; each(part, position, up, down, factor), after(block)."""
+    def run(self, each: Callable[[int, Any, Any, Any], None], after: Callable[[Any], None]) -> Any:
+        """The product of all factors; calls each(part, position, ratio, factor) and after(block)."""
         builder, vectors = self.builder, self.vectors
         products = self.slots(1.0)
         with cgutils.for_range(builder, self.blocks) as loop:
             offset = builder.mul(loop.index, ir.Constant(loop.index.type, BLOCK))
-            ups = self._rows(offset, ir.Constant(self.count.type, 0), self.up_count)
-            downs = self._rows(offset, self.up_count, self.count)
-            for part, (up, down) in enumerate(zip(ups, downs, strict=True)):
+            for part in range(BLOCK // LANES):
                 here = builder.add(offset, ir.Constant(offset.type, part * LANES))
-                kept = builder.fmul(vectors.load(builder.add(self.stay, here)), down)
-                factor = vectors.multiply_add(vectors.load(builder.add(self.move, here)), up, kept)
+                ratio = reduce(builder.fmul, [vectors.load(builder.add(row, here)) for row in self.rows])
+                move, stay = (vectors.load(builder.add(at, here)) for at in (self.move, self.stay))
+                factor = vectors.multiply_add(move, ratio, stay)
                 builder.store(builder.fmul(builder.load(products[part]), factor), products[part])
-                each(part, here, up, down, factor)
+                each(part, here, ratio, factor)
             after(loop.index)
         return self.total(products, builder.fmul)
 
-    def _rows(self, offset: Any, start: Any, stop: Any) -> list[Any]:
-        """Products of the rows start..stop at one block."""
-        builder, slots = self.builder, self.slots(1.0)
-        with cgutils.for_range_slice(builder, start, stop, ir.Constant(start.type, 1)) as (index, _):
-            row = builder.add(builder.load(builder.gep(self.members, [index])), offset)
-            for part, slot in enumerate(slots):
-                value = self.vectors.load(builder.add(row, ir.Constant(row.type, part * LANES)))
-                builder.store(builder.fmul(builder.load(slot), value), slot)
-        return [builder.load(slot) for slot in slots]
-
     def total(self, slots: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
         """All lanes of all accumulators combined, in float64."""
-        return reduce(combine, [self.vectors.fold(self.builder.load(slot), combine) for slot in slots])
+        vectors = [self.vectors.widen(self.builder.load(slot)) for slot in slots]
+        return self.vectors.fold(reduce(combine, vectors), combine)
 
 
 @intrinsic
-def set_product(
-    typing: Any, store: Any, stay: Any, move: Any, rows: Any, up_count: Any, count: Any, blocks: Any
-) -> tuple[Any, Codegen]:
-    """Product over j of store[stay + j] * down_j + store[move + j] * up_j over whole blocks, in float64.
-
-    `rows` are offsets of rows of the store; up_j is the product of the first up_count of them, down_j of the others.
-    """
+def set_product(typing: Any, store: Any, stay: Any, move: Any, rows: Any, blocks: Any) -> tuple[Any, Codegen]:
+    """Product over j of store[stay + j] + store[move + j] * ratio_j over whole blocks, in float64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
         return _SetLoop(context, builder, signature, args).run(lambda *_: None, lambda _: None)
 
-    return types.float64(store, types.intp, types.intp, rows, types.intp, types.intp, types.intp), codegen
+    return types.float64(store, types.intp, types.intp, SET_ROWS, types.intp), codegen
 
 
 @intrinsic
 def set_product_and_changes(
-    typing: Any,
-    store: Any,
-    stay: Any,
-    move: Any,
-    rows: Any,
-    up_count: Any,
-    count: Any,
-    blocks: Any,
-    signs: Any,
-    thresholds: Any,
-    masks: Any,
+    typing: Any, store: Any, stay: Any, move: Any, rows: Any, blocks: Any, thresholds: Any, masks: Any
 ) -> tuple[Any, Codegen]:
-    """As set_product; and bit j of masks, one number per block: sign_j * up_j > threshold_j * down_j."""
+    """As set_product; and bit j of masks, one number per block: whether ratio_j has crossed |threshold_j|.
+
+    Upwards if the threshold is positive, downwards if it is negative.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
         loop = _SetLoop(context, builder, signature, args)
-        masks = context.make_array(signature.args[9])(context, builder, args[9]).data
+        masks = context.make_array(signature.args[6])(context, builder, args[6]).data
         i64, bits = ir.IntType(64), []
+        width = 8 * loop.vectors.itemsize
+        whole = ir.VectorType(ir.IntType(width), LANES)
+        zero, sign, below_sign = (
+            ir.Constant(whole, [v] * LANES) for v in (0, 1 << (width - 1), (1 << (width - 1)) - 1)
+        )
 
-        def each(part: int, here: Any, up: Any, down: Any, factor: Any) -> None:
-            signs, thresholds = (loop.vectors.load(builder.add(at, here)) for at in args[7:9])
-            crossed = builder.fcmp_ordered(">", builder.fmul(signs, up), builder.fmul(thresholds, down))
+        def each(part: int, here: Any, ratio: Any, factor: Any) -> None:
+            threshold = builder.bitcast(loop.vectors.load(builder.add(args[5], here)), whole)
+            magnitude = builder.bitcast(builder.and_(threshold, below_sign), ratio.type)
+            distance = builder.bitcast(builder.fsub(magnitude, ratio), whole)
+            # the answer is a sign bit, which one instruction collects from all lanes
+            crossed = builder.icmp_signed("<", builder.xor(distance, builder.and_(threshold, sign)), zero)
             byte = builder.zext(builder.bitcast(crossed, ir.IntType(LANES)), i64)
             bits.append(builder.shl(byte, ir.Constant(i64, part * LANES)))
 
@@ -203,45 +199,53 @@ def set_product_and_changes(
 
         return loop.run(each, after)
 
-    positions = [types.intp] * 5
-    return types.float64(store, types.intp, types.intp, rows, *positions, masks), codegen
+    return types.float64(store, types.intp, types.intp, SET_ROWS, types.intp, types.intp, masks), codegen
 
 
 @intrinsic
 def set_logit_means(
-    typing: Any,
-    store: Any,
-    stay: Any,
-    move: Any,
-    rows: Any,
-    up_count: Any,
-    count: Any,
-    blocks: Any,
-    logits: Any,
-    delta: Any,
-    sign: Any,
+    typing: Any, store: Any, stay: Any, move: Any, rows: Any, blocks: Any, logits: Any, delta: Any, sign: Any
 ) -> tuple[Any, Codegen]:
     """Sum over j of (logits + sign * delta) * mean of the targets after the flips, in float64.
 
-    The mean is store[move + j] * up_j over the factor of set_product.
+    The mean is store[move + j] * ratio_j over the factor of set_product.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
         loop = _SetLoop(context, builder, signature, args)
         vectors, sums = loop.vectors, loop.slots(0.0)
-        sign = vectors.spread(args[9])
+        sign = vectors.spread(args[7])
 
-        def each(part: int, here: Any, up: Any, down: Any, factor: Any) -> None:
-            move, logits, delta = (vectors.load(builder.add(at, here)) for at in (args[2], args[7], args[8]))
-            mean = builder.fdiv(builder.fmul(move, up), factor)
+        def each(part: int, here: Any, ratio: Any, factor: Any) -> None:
+            move, logits, delta = (vectors.load(builder.add(at, here)) for at in (args[2], args[5], args[6]))
+            mean = builder.fdiv(builder.fmul(move, ratio), factor)
             logit = vectors.multiply_add(sign, delta, logits)
             builder.store(vectors.multiply_add(logit, mean, builder.load(sums[part])), sums[part])
 
         loop.run(each, lambda _: None)
         return loop.total(sums, builder.fadd)
 
-    positions = [types.intp] * 5
-    return types.float64(store, types.intp, types.intp, rows, *positions, store.dtype), codegen
+    positions = [types.intp] * 3
+    return types.float64(store, types.intp, types.intp, SET_ROWS, *positions, store.dtype), codegen
+
+
+@intrinsic
+def combine_rows(typing: Any, store: Any, to: Any, rows: Any, blocks: Any) -> tuple[Any, Codegen]:
+    """store[to + j] = the product of ROWS rows over whole blocks; `to` may be one of them."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        vectors = _Vectors(context, builder, signature, args)
+        rows = cgutils.unpack_tuple(builder, args[2], ROWS)
+
+        def update(offset: Any, _: list[Any]) -> list[Any]:
+            ratio = reduce(builder.fmul, [vectors.load(builder.add(row, offset)) for row in rows])
+            vectors.store(ratio, builder.add(args[1], offset))
+            return []
+
+        vectors.accumulate(0.0, 0, builder.mul(args[3], ir.Constant(args[3].type, BLOCK // LANES)), update)
+        return context.get_dummy_value()
+
+    return types.void(store, types.intp, SET_ROWS, types.intp), codegen
 
 
 @intrinsic

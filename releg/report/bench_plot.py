@@ -40,7 +40,7 @@ def draw(rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str
         slopes = {row["estimator"]: row["exponent"] for row in exponents if row["study"] == study}
         for name in dict.fromkeys(row["estimator"] for row in rows):
             mine = [row for row in rows if (row["study"], row["estimator"]) == (study, name)]
-            power = f"  exponent {slopes[name]:.2f}" if name in slopes else ""
+            power = f", exponent {slopes[name]:.2f}" if name in slopes else ""
             _curve(panel, study, mine, labels[name] + power)
         panel.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         _finish(panel, study, sorted({row[study] for row in rows if row["study"] == study}))
@@ -79,7 +79,7 @@ def _finish(panel: Axes, study: str, sizes: Sequence[int]) -> None:
     panel.grid(True, which="major", linewidth=0.3, color="0.88")
     panel.set_axisbelow(True)
     # above the panel, where no curve can pass
-    panel.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.06, 0.98), borderaxespad=0, handlelength=2.5)
+    panel.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.07, 1.0), borderaxespad=0, handlelength=2.5)
 
 
 def _plain(value: float, _: int | None = None) -> str:

@@ -125,6 +125,9 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
             axes.plot(steps, values, color=colour, linestyle=line, linewidth=1.0, **_marker(estimator, marker, 1))
     axes.set_xscale("log")
     axes.set_yscale("log")
+    steps = [point.step for point in own]
+    is_short = bool(steps) and max(steps) < 100 * max(1, min(steps))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     axes.xaxis.set_major_formatter(FuncFormatter(_short_steps))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(LogLocator(numticks=9))

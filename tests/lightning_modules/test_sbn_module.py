@@ -151,8 +151,8 @@ def test_common_random_numbers_learn_faster_than_the_likelihood_ratio(tmp_path: 
             "--trainer.limit_val_batches",
             "4",
         ]
-        small = ["--trainer.limit_val_batches", "4", "--trainer.limit_test_batches", "1", "--results_dir", str(tmp_path)]
-        assert cli.main(["fit", *arguments, *short, *small]) == 0
+        small = ["--trainer.limit_val_batches", "4", "--trainer.limit_test_batches", "1"]
+        assert cli.main(["fit", *arguments, *short, *small, "--results_dir", str(tmp_path)]) == 0
         (metrics,) = (tmp_path / "runs" / "200-200" / estimator).rglob("metrics.csv")
         elbos[estimator] = [float(row["value"]) for row in read_metrics(metrics) if row["metric"] == "val/elbo"][-1]
     # 2,000 images, a standard deviation of about 25 nats between them: a standard error of 0.6 nats for each mean

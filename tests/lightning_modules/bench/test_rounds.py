@@ -9,7 +9,8 @@ from torch import Tensor
 from lightning_modules.bench.overhead import overhead_columns
 from lightning_modules.bench.rounds import Schedule, Turn, interleave, summary
 from lightning_modules.bench.scaling import exponents, slope
-from lightning_modules.bench.steps import OWN, TrainingStep, module_for
+from lightning_modules.bench.steps import OWN
+from lightning_modules.bench.training_step import TrainingStep, module_for
 
 
 class Recorder(TrainingStep):

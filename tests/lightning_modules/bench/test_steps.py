@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from lightning_modules.bench.steps import ALL, OWN, Problem, available, make_step, module_for
+from lightning_modules.bench import steps
+from lightning_modules.bench.steps import ALL, OWN, Problem, available, make_step
+from lightning_modules.bench.training_step import module_for
 from lightning_modules.sbn_module import DATA_SIZE, SBNModule
 from releg import exact
 from tests.releg.helpers import largest_z, random_model, random_x
@@ -80,3 +82,12 @@ def test_expected_gradient_of_pyro_is_the_enumerated_gradient_as_ours_is() -> No
         scores.append((error / (answers.std(0) / repeats**0.5 + 1e-5 * (1 + expected.abs()))).flatten())
     every = torch.cat(scores)
     assert every.abs().max() < largest_z(len(every)), every
+
+
+def test_without_pyro_and_numba_their_rows_are_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "find_spec", lambda name: None)
+    monkeypatch.setattr(steps, "has_numba", lambda: False)
+    assert available() == ["lr", "crn_batched", "crn_dense"]
+    assert steps.missing()["pyro_lr"] == (
+        "pyro_lr is left out, since Pyro is not installed; pip install 'releg[bench]'."
+    )

@@ -80,6 +80,9 @@ def studies(load: float = 0.1, note: str = "") -> dict[str, Any]:
     return {"run": run, "scaling": scaling(), "exponents": exponents, "overhead": [overhead]}
 
 
+NO_PLOT: dict[str, Any] = {"scaling": [], "exponents": [], "overhead": []}
+
+
 def put(folder: Path, table: list[dict[str, Any]], other: dict[str, Any]) -> None:
     (folder / bench.ROWS).write_text(json.dumps(table))
     (folder / bench.STUDIES).write_text(json.dumps(other))
@@ -111,25 +114,29 @@ def test_same_numbers_make_the_same_files(tmp_path: Path) -> None:
 
 
 def test_page_warns_if_the_machine_was_busy(tmp_path: Path) -> None:
-    put(tmp_path, rows(), studies(load=1.7))
+    put(tmp_path, rows(), studies(load=1.7) | NO_PLOT)
     assert "do not trust these times" in bench.write_bench(tmp_path)[0].read_text()
 
 
 def test_estimators_that_were_not_measured_are_left_out_with_a_note(tmp_path: Path) -> None:
-    put(tmp_path, [row for row in rows() if row["estimator"] != "pyro_lr"], studies(note="pyro_lr is left out."))
+    put(
+        tmp_path,
+        [row for row in rows() if row["estimator"] != "pyro_lr"],
+        studies(note="pyro_lr is left out.") | NO_PLOT,
+    )
     text = bench.write_bench(tmp_path)[0].read_text()
     assert "| CRN, dense |\n" in text
     assert "- pyro_lr is left out." in text
 
 
 def test_memory_that_could_not_be_measured_shows_as_a_dash(tmp_path: Path) -> None:
-    put(tmp_path, [{**row, "peak_mib": None} for row in rows()], studies())
+    put(tmp_path, [{**row, "peak_mib": None} for row in rows()], studies() | NO_PLOT)
     assert "| SBN(200-200) | – | – | – | – | – |" in bench.write_bench(tmp_path)[0].read_text()
 
 
 def test_without_growth_and_overhead_there_is_neither_section_nor_an_old_plot(tmp_path: Path) -> None:
     (tmp_path / bench.PLOT).write_text("of another run")
-    put(tmp_path, rows(), studies() | {"scaling": [], "exponents": [], "overhead": []})
+    put(tmp_path, rows(), studies() | NO_PLOT)
     assert bench.write_bench(tmp_path) == [tmp_path / "bench.md"]
     assert not (tmp_path / bench.PLOT).exists()
     text = (tmp_path / "bench.md").read_text()

@@ -1,0 +1,49 @@
+"""Softplus differences of many flips at once, in torch: a matrix product in which + became the log of a product.
+
+    sum_j [softplus(r_j + d_ij) - softplus(r_j)] = sum_j log(sigmoid(-r_j) + sigmoid(r_j) exp(d_ij)),    d_ij = s_i w_ij
+
+has only positive terms inside the logarithm, and every factor lies between 1 and exp(d). So as many factors are
+multiplied before a logarithm is taken as max |w| keeps in range; exp is taken of the weights only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, softplus
+
+CHUNK = 64  # factors per logarithm where the range allows it: beyond, the logarithms no longer cost anything
+
+
+class LogProduct:
+    """Softplus differences of the targets of a weight matrix, for flips of single units.
+
+    Args:
+        logits: (N, J) r, of the targets.
+        weight: (I, J) from units to targets.
+    """
+
+    def __init__(self, logits: Tensor, weight: Tensor) -> None:
+        self.logits, self.weight = logits, weight
+        top = weight.abs().max().item()  # waits for the device, once per matrix
+        room = math.log(torch.finfo(weight.dtype).max) - 8
+        fitting = int(room / top) if top > room / CHUNK else CHUNK
+        self.chunk = min(fitting, logits.shape[1])
+        if self.chunk > 0:
+            missing = -logits.shape[1] % self.chunk
+            self.stay = pad(torch.sigmoid(-logits), (0, missing), value=1.0)  # padding makes factors of 1
+            self.move = pad(torch.sigmoid(logits), (0, missing))
+            self.up = pad(weight.exp(), (0, missing), value=1.0)
+            self.down = pad((-weight).exp(), (0, missing), value=1.0)
+
+    def __call__(self, rows: slice, units: slice, sign: Tensor) -> Tensor:
+        """The sum for every row and unit of the block, with sign (R, I) = s: (R, I)."""
+        sign = sign[..., None]
+        if self.chunk == 0:  # exp of a weight overflows
+            before = self.logits[rows, None]  # (R, 1, J)
+            return (softplus(before + sign * self.weight[units]) - softplus(before)).sum(-1)
+        factors = torch.where(sign > 0, self.up[units], self.down[units])  # (R, I, J)
+        torch.addcmul(self.stay[rows, None], self.move[rows, None], factors, out=factors)
+        return factors.unflatten(-1, (-1, self.chunk)).prod(-1).log().sum(-1)
