@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from lightning_modules import run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_checkpoint, newest_whole
-from lightning_modules.console import say
+from lightning_modules.console import quieten, say
 from lightning_modules.images import ImageGrids
 from lightning_modules.metrics_csv import MetricsCSV
 from lightning_modules.progress import StepProgress, TrainingClock
@@ -128,7 +126,7 @@ class RelegCLI(LightningCLI):
         }
         best = folder / (BEST if (folder / BEST).is_file() else LAST)
         (metrics,) = self.trainer.test(model, datamodule=self.datamodule, ckpt_path=best, verbose=False)
-        result.update(metrics)
+        result.update({name: value for name, value in metrics.items() if name != "step"})
         self._log_hyperparameters(metrics)
         if self.trainer.is_global_zero:
             run_folder.write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
@@ -212,7 +210,7 @@ class _ParsedOnly(RelegCLI):
 
 
 def _start(cli: type[RelegCLI], arguments: list[str]) -> RelegCLI:
-    _quieten()
+    quieten()
     return cli(
         SBNModule,
         BinarizedMNIST,
@@ -223,18 +221,6 @@ def _start(cli: type[RelegCLI], arguments: list[str]) -> RelegCLI:
         parser_kwargs={"exit_on_error": False, **{n: {"exit_on_error": False} for n in RelegCLI.subcommands()}},
         args=find_configs(arguments),
     )
-
-
-def _quieten() -> None:
-    """Keep what tells the user something, drop Lightning's notes about itself."""
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("releg").setLevel(logging.INFO)
-    for name in ("lightning.pytorch", "pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
-    warnings.filterwarnings("ignore", module="lightning_fabric")
 
 
 def main(arguments: list[str] | None = None) -> int:

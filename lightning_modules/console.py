@@ -1,6 +1,7 @@
 """One voice for what the program tells its user."""
 
 import logging
+import warnings
 
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
@@ -11,3 +12,15 @@ logger = logging.getLogger("releg")
 def say(sentence: str) -> None:
     """One line on standard error, from rank 0 only."""
     logger.info(sentence)
+
+
+def quieten() -> None:
+    """Keep what tells the user something, drop Lightning's notes about itself."""
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("releg").setLevel(logging.INFO)
+    for name in ("lightning.pytorch", "pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    warnings.filterwarnings("ignore", module="lightning_fabric")

@@ -30,24 +30,27 @@ def measure_scaling(bench: Bench, units: Sequence[int], depths: Sequence[int]) -
 
 
 def exponents(rows: Sequence[Row]) -> list[Row]:
-    """For each study and estimator the slopes of log time and of log ratio to LR against log size."""
-    answer: list[Row] = []
-    for study, name in dict.fromkeys((str(row["study"]), str(row["estimator"])) for row in rows):
-        mine = [row for row in rows if (row["study"], row["estimator"]) == (study, name)]
-        sizes = [_number(row, study) for row in mine]
-        if len(set(sizes)) < 2:
-            continue
-        answer.append(
-            {
-                "study": study,
-                "estimator": name,
-                "from": min(sizes),
-                "to": max(sizes),
-                "exponent": slope(sizes, [_number(row, "ms_per_step") for row in mine]),
-                "exponent_of_ratio": slope(sizes, [_number(row, "ratio_to_lr") for row in mine]),
-            }
-        )
-    return answer
+    """For each study and estimator the slopes of log time and of log ratio to LR against log size.
+
+    Over all sizes first; then, of five or more, over the three largest, where fixed costs matter less.
+    """
+    keys = list(dict.fromkeys((str(row["study"]), str(row["estimator"])) for row in rows))
+    by_key = {key: [row for row in rows if (row["study"], row["estimator"]) == key] for key in keys}
+    fits = [_fit(study, name, by_key[study, name]) for study, name in keys if len(by_key[study, name]) >= 2]
+    large = [_fit(study, name, by_key[study, name][-3:]) for study, name in keys if len(by_key[study, name]) >= 5]
+    return [*fits, *large]
+
+
+def _fit(study: str, name: str, rows: Sequence[Row]) -> Row:
+    sizes = [_number(row, study) for row in rows]
+    return {
+        "study": study,
+        "estimator": name,
+        "from": min(sizes),
+        "to": max(sizes),
+        "exponent": slope(sizes, [_number(row, "ms_per_step") for row in rows]),
+        "exponent_of_ratio": slope(sizes, [_number(row, "ratio_to_lr") for row in rows]),
+    }
 
 
 def slope(sizes: Sequence[float], values: Sequence[float]) -> float:

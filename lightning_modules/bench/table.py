@@ -27,7 +27,7 @@ class Bench:
     data: BinarizedMNIST
     batches: Sequence[Tensor]  # (B, 784) each
     schedule: Schedule
-    memory_repeats: int  # fresh processes per row, of which the largest counts
+    memory_once: bool  # at initial weights only, in one process; else at both, the largest of three
     threads: int
     seed: int
 
@@ -80,28 +80,35 @@ def measure_table(bench: Bench, architectures: Iterable[tuple[int, ...]], train_
     with FreshProcess() as fresh:
         for layers in architectures:
             say(f"SBN({architecture_name(layers)}): {train_steps} steps of training, then time and memory of a step")
-            trained = train(bench, layers, train_steps)
-            for weights, steps, state in (("initial", 0, None), ("trained", train_steps, trained)):
-                columns: Row = {"weights": weights, "trained_steps": steps}
-                rows += _rows(bench, fresh, bench.problem(layers, state), columns)
+            initial, trained = bench.problem(layers), bench.problem(layers, train(bench, layers, train_steps))
+            memory = measure_memory(bench, fresh, initial)
+            rows += _rows(bench, initial, memory, {"weights": "initial", "trained_steps": 0})
+            if not bench.memory_once:
+                memory = measure_memory(bench, fresh, trained)
+            rows += _rows(bench, trained, memory, {"weights": "trained", "trained_steps": train_steps})
     return rows
 
 
-def _rows(bench: Bench, fresh: FreshProcess, problem: Problem, columns: Row) -> list[Row]:
-    names = available()
-    times = bench.time(names, problem)
-    x = bench.batches[0]
-    shared = {"batch_size": len(x), "threads": bench.threads, "seed": bench.seed}
+def measure_memory(bench: Bench, fresh: FreshProcess, problem: Problem) -> dict[str, float | None]:
+    """Each estimator's peak in MiB; one process is enough where once is."""
+    requests = {name: request_for(name, problem, bench.batches[0]) for name in available()}
+    repeats = 1 if bench.memory_once else 3
+    return {name: largest(fresh.peak_mib(request) for _ in range(repeats)) for name, request in requests.items()}
+
+
+def _rows(bench: Bench, problem: Problem, memory: dict[str, float | None], columns: Row) -> list[Row]:
+    times = bench.time(list(memory), problem)
+    shared = {"batch_size": len(bench.batches[0]), "threads": bench.threads, "seed": bench.seed}
     return [
         {
             "architecture": problem.architecture,
             **columns,
             "estimator": name,
             **times[name],
-            "peak_mib": largest(fresh.peak_mib(request_for(name, problem, x)) for _ in range(bench.memory_repeats)),
+            "peak_mib": mib,
             **shared,
         }
-        for name in names
+        for name, mib in memory.items()
     ]
 
 

@@ -85,3 +85,14 @@ def test_loss_by_the_trainer_is_taken_within_repetitions() -> None:
     assert columns["lost"] == 0.1
     assert columns["bare_steps_per_second"] == 100.0
     assert columns["repetitions"] == 3
+
+
+def test_of_five_sizes_the_three_largest_are_also_fitted_alone() -> None:
+    """Fixed costs bend the curve: 1000 + n grows with exponent 1 only in the end."""
+    rows: list[dict[str, object]] = [
+        {"study": "units", "units": n, "estimator": "lr", "ms_per_step": 1e3 + n, "ratio_to_lr": 1.0}
+        for n in (1, 10, 10**6, 10**7, 10**8)
+    ]
+    everywhere, large = exponents(rows)
+    assert (everywhere["from"], large["from"]) == (1, 10**6)
+    assert large["exponent"] == pytest.approx(1, abs=1e-3)
