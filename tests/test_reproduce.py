@@ -143,6 +143,12 @@ def is_free(results: Path) -> bool:
         return True
 
 
+def children_of(process: "subprocess.Popen[str]") -> list[int]:
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    return [pid for pid, parent in pairs if parent == process.pid]
+
+
 def test_interrupted_and_killed_half_way_it_ends_with_the_same_numbers(
     script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path
 ) -> None:
@@ -150,12 +156,15 @@ def test_interrupted_and_killed_half_way_it_ends_with_the_same_numbers(
 
     process = script.tiny(tmp_path, *CRN)
     wait_for((crn / "last.ckpt").is_file, process)
-    second = script.tiny(tmp_path, *CRN)
-    code, _, err = finish(second)
-    if process.poll() is None:  # unless it got to its end meanwhile, after which there is nothing to refuse
-        assert code == 2
-        assert err.startswith(f"reproduce.sh: another reproduce.sh (process {process.pid}) is working in {tmp_path}")
+    trainers = children_of(process)
+    for trainer in trainers:
+        os.kill(trainer, signal.SIGSTOP)  # so that the run cannot end while a second one is tried
+    code, _, err = finish(script.tiny(tmp_path, *CRN))
+    assert code == 2
+    assert err.startswith(f"reproduce.sh: another reproduce.sh (process {process.pid}) is working in {tmp_path}")
     process.send_signal(signal.SIGINT)
+    for trainer in trainers:
+        os.kill(trainer, signal.SIGCONT)
     code, _, err = finish(process)
     assert code == 130, err
     assert err.endswith("reproduce.sh: interrupted; the same command continues from the last checkpoints\n")
