@@ -8,16 +8,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import torch
 from numba.core import event
 from torch import Tensor
 
-from releg.kernels.cpu_flips import flip_rows
+from releg.kernels.cpu_entry import entry_for
+from releg.kernels.cpu_team import run_team
 from releg.kernels.cpu_workspace import Shape, Workspace
 from releg.sbn import Path, SigmoidBeliefNet
 
@@ -51,15 +50,17 @@ class CpuEngine:
     ) -> list[Tensor]:
         """f1 - f0 of every unit, (N, H) per layer."""
         check_tensor(path.x)
-        logits = [r.detach() for r in generative_logits]
         rows = len(path.x)
         workspace = self._take_workspace(model, path.x.dtype, min(rows, ROWS_AT_ONCE))
-        workspace.set_weights(model, entropy)
+        weights = workspace.set_weights(model)
+        run(workspace, 0, path.x, 0, entropy)
         parts = []
         for start in range(0, rows, ROWS_AT_ONCE):
-            count = workspace.set_rows(model, path, logits, slice(start, start + ROWS_AT_ONCE))
+            count = min(ROWS_AT_ONCE, rows - start)
+            kept = workspace.set_rows(path, generative_logits, slice(start, start + count), weights)
             flat = torch.empty(count * sum(model.layers), dtype=path.x.dtype)
-            run(workspace, flat, count, entropy)
+            run(workspace, 1, flat, count, entropy)
+            del kept  # the kernel has read them
             pieces = flat.split([count * size for size in model.layers])
             parts.append([piece.view(count, size) for piece, size in zip(pieces, model.layers, strict=True)])
         self._free = [workspace]
@@ -84,25 +85,12 @@ def check_tensor(x: Tensor) -> None:
         )
 
 
-def run(workspace: Workspace, out: Tensor, rows: int, entropy: bool) -> None:
-    """All rows, by the calling thread and as many helpers as there are further workers."""
-    workspace.counter[0] = 0
-    arguments = [
-        (workspace.array, out.numpy(), workspace.layout, scratch, worker, workspace.counter, rows, entropy)
-        for worker, scratch in enumerate(workspace.scratch)
-    ]
-    with event.install_listener("numba:compile", Announcement(workspace.array.dtype.name)):
-        helpers = [_pool(os.getpid(), len(arguments) - 1).submit(flip_rows, *a) for a in arguments[1:]]
-        flip_rows(*arguments[0])
-    for helper in helpers:
-        if not helper.cancel():  # one that has not begun finds no rows left
-            helper.result()
-
-
-@lru_cache(maxsize=8)
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Plain threads, since the kernel runs without the interpreter lock; after a fork the child makes its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="releg-cpu")
+def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool) -> None:
+    """One phase of the kernel, shared out among the workers."""
+    name = workspace.array.dtype.name
+    with event.install_listener("numba:compile", Announcement(name)):
+        entry = entry_for(name)
+    run_team(entry, workspace.call(phase, out, rows, entropy), workspace.shape.workers)
 
 
 def available_threads() -> int:
@@ -118,9 +106,10 @@ class Announcement(event.Listener):
         self.dtype = dtype
 
     def on_start(self, event: Any) -> None:
-        """Log one line when the compilation of the whole kernel begins."""
-        if event.data["dispatcher"] is flip_rows:
-            logger.info("compiling the CPU kernels for %s (once per machine, about 10 s)", self.dtype)
+        """Log one line when the first of the kernel's functions is compiled."""
+        if self.dtype:
+            logger.info("compiling the CPU kernels for %s (once per machine, about 20 s)", self.dtype)
+            self.dtype = ""
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""

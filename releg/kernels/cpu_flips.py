@@ -1,20 +1,14 @@
-"""The CPU kernel's outer loops: rows shared out among threads, and for each row its layers, deepest first."""
+"""One layer of one row in the CPU kernel: direct terms of all its units, then what follows from changed units."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from pathlib import Path
 
 import numpy as np
-from numba import njit
-from numba.core.dispatcher import Dispatcher
 
-from releg.kernels import simd
 from releg.kernels.cpu_layout import MATCH, NEXT, NEXT_STRIDE, OWN, OWN_STRIDE, SIGNS, SIZE, TABLE, UNITS, WIDTH
-from releg.kernels.cpu_sets import find_hits, forget, what_follows
-from releg.kernels.cpu_terms import OPTIONS, entropy_units, inlined, multiply_units
-from releg.kernels.simd import take
+from releg.kernels.cpu_sets import find_hits, what_follows
+from releg.kernels.cpu_terms import entropy_units, inlined, multiply_units
 
 
 @inlined
@@ -56,39 +50,3 @@ def linear_terms(store, links, layers, scratch, row, layer, signs, entropy):
         value *= store[signs + i]
         scratch.linear[table + i] = scratch.logs[i] = value
         scratch.products[i] = 1.0
-
-
-def _compiled(sources: str) -> Dispatcher:
-    """The entry to the kernel. numba's cache on disk looks at one file only; `sources` makes it look at all of them."""
-
-    @njit(nogil=True, cache=True, **OPTIONS)
-    def flip_rows(store, out, layout, scratch, worker, counter, rows, entropy):
-        assert sources
-        row = take(counter)
-        while row < rows:
-            for layer in range(layout.layers.shape[0] - 1, -1, -1):
-                flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy)
-            forget(scratch)
-            row = take(counter)
-
-    return flip_rows
-
-
-def _digest() -> str:
-    files = [*sorted(Path(__file__).parent.glob("cpu_*.py")), Path(simd.__file__)]
-    return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
-
-
-flip_rows = _compiled(_digest())
-"""f1 - f0 of every unit for as many rows as this worker gets hold of.
-
-Args:
-    store: (size,) all weights and tables of the path, see cpu_workspace.
-    out: (sum of sizes * rows,) one (rows, H) array after the other.
-    layout: where things are in the store.
-    scratch: this worker's own arrays.
-    worker: its number.
-    counter: (1,) int64 the next row that nobody has taken.
-    rows: number of rows.
-    entropy: whether -log q of deeper layers is replaced by their entropies.
-"""

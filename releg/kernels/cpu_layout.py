@@ -11,8 +11,8 @@ STRIDE = 2  # of everything that has one number per target
 PLAIN = 3  # (UNITS, TARGETS) weights
 RATIO = 4  # (UNITS, TARGETS) exp(weights)
 INVERSE = 5  # (UNITS, TARGETS) exp(-weights)
-TOP = 6  # (UNITS,) largest |weight|
-SPREAD = 7  # (UNITS,) sum of |weights|
+TOP = 6  # (UNITS + 1,) largest |weight|; last, the largest of all
+SPREAD = 7  # (UNITS + 1,) sum of |weights|; last, the largest of all
 TOTAL = 8  # (UNITS,) sum of weights
 LOGITS = 9  # (rows, TARGETS) of the targets' distribution
 STAY = 10  # (rows, TARGETS) sigmoid(-logits)
@@ -39,6 +39,17 @@ LAYER_COLUMNS = 13
 LIMIT = 64.0  # sum of |d| in one lane of a product: exp(64) fits float32, exp(8 * 64) * FAR fits float64
 SET_LIMIT = 512.0  # sum of |d| in all lanes of the product of a set
 FAR = 1e80  # a running product outside [1/FAR, FAR] is turned into its logarithm
+
+# What the kernel is called with: one array of int64, addresses and numbers
+(PHASE, STORE, STORE_SIZE, OUT, ROWS, ENTROPY, DEPTH, WORKERS, LINKS, LAYERS, SPARE, SOURCES, COUNTERS) = range(13)
+FIELDS = 13  # from here on, for each worker, the address and the length of each array of its Scratch
+
+# Columns of the table of addresses of what torch owns; rows are links for the first two, layers for the others
+LINK_WEIGHT = 0  # (TARGETS, UNITS)
+LINK_LOGITS = 1  # (rows, TARGETS)
+LAYER_VALUES = 2  # (rows, SIZE) z
+LAYER_LOGITS = 3  # (rows, SIZE) logits of q(z[l] | z[l-1])
+SOURCE_COLUMNS = 4
 
 
 class Layout(NamedTuple):
@@ -67,5 +78,6 @@ class Scratch(NamedTuple):
     arena: Any  # (A,) int32 members of sets, each ascending; remembered ones first
     pending: Any  # (depth,) int32 entries under evaluation
     rows: Any  # (2, H + 3) int64 where the ratios of a set's members are, for the generative and the inference link
-    masks: Any  # (blocks,) uint64 which targets change
+    masks: Any  # (blocks,) uint32 which targets change, one bit each
+    words: Any  # (blocks / 2,) uint64 the same memory
     used: Any  # (2,) int64 number of entries, of numbers in the arena

@@ -44,7 +44,9 @@ from releg.kernels.cpu_terms import (
     set_logarithm,
     softplus_change,
 )
-from releg.kernels.simd import BLOCK, above, above_each, lowest_bit, set_logit_means, set_product_and_changes
+from releg.kernels.simd import BLOCK, above, above_each
+from releg.kernels.simd_memory import get, lowest_bit
+from releg.kernels.simd_sets import set_logit_means, set_product_and_changes
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads a set's members over the bits of its hash
 
@@ -82,30 +84,42 @@ def mixed(mix, k):
 
 
 @inlined
+def add_member(store, layout, scratch, signs, layer, start, count, k):
+    """Append unit k of a layer to the set that begins at arena[start]; the linear terms of its G."""
+    links, stride, deeper_stride = layout.links, layout.links[2 * layer, STRIDE], layout.links[2 * layer + 1, STRIDE]
+    scratch.arena[start + count] = k
+    column = RATIO if get(store, signs + k) > 0 else INVERSE
+    scratch.rows[0, count] = links[2 * layer, column] + k * stride
+    scratch.rows[1, count] = links[2 * layer + 1, column] + k * deeper_stride
+    return get(scratch.linear, layout.layers[layer, TABLE] + k)
+
+
+@inlined
 def what_follows(store, layout, scratch, worker, row, layer, i, entropy):
     """The third line of G_l for the flip of one unit that changes others."""
-    layers, arena = layout.layers, scratch.arena
-    sign = store[layers[layer, SIGNS] + row * layers[layer, WIDTH] + i]
+    layers = layout.layers
+    sign = get(store, layers[layer, SIGNS] + row * layers[layer, WIDTH] + i)
     deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
     logits = layout.links[2 * layer + 1, LOGITS] + row * layout.links[2 * layer + 1, STRIDE]
     cross, width = layers[layer, CROSS] + i, layers[layer, WIDTH]
     counted = 0.0 if entropy else 1.0
-    total, mix, start, count = 0.0, np.uint64(layer + 1), scratch.used[1], 0
-    hit = scratch.first[i]
+    total, linear, mix, start, count = 0.0, 0.0, np.uint64(layer + 1), scratch.used[1], 0
+    hit = np.int64(scratch.first[i])
     while hit >= 0:
-        k = scratch.hit_unit[hit]
-        hit = scratch.hit_next[hit]
-        arena[start + count] = k
+        k = np.int64(get(scratch.hit_unit, hit))
+        hit = np.int64(get(scratch.hit_next, hit))
+        linear += add_member(store, layout, scratch, deeper_signs, layer + 1, start, count, k)
         count += 1
         mix = mixed(mix, k)
-        total += store[deeper_signs + k] * (sign * store[cross + k * width] - counted * store[logits + k])
+        moved = sign * get(store, cross + k * width) - counted * get(store, logits + k)
+        total += get(store, deeper_signs + k) * moved
     if count == 1:
-        return total + scratch.table[layers[layer + 1, TABLE] + arena[start]]
-    return total + continuation(store, layout, scratch, worker, row, layer + 1, start, count, mix, entropy)
+        return total + scratch.table[layers[layer + 1, TABLE] + scratch.arena[start]]
+    return total + continuation(store, layout, scratch, worker, row, layer + 1, start, count, mix, linear, entropy)
 
 
 @inlined
-def continuation(store, layout, scratch, worker, row, layer, start, count, mix, entropy):
+def continuation(store, layout, scratch, worker, row, layer, start, count, mix, linear, entropy):
     """G_layer of the set arena[start : start + count], from memory or evaluated to where it ends."""
     links, layers, arena = layout.links, layout.layers, scratch.arena
     counted = 0.0 if entropy else 1.0
@@ -117,26 +131,28 @@ def continuation(store, layout, scratch, worker, row, layer, start, count, mix, 
             break
         scratch.pending[level], scratch.before[level] = entry, total
         level += 1
-        total += own_terms(store, layout, scratch, worker, row, layer, start, count, entropy)
+        signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
+        total += linear - generative_change(store, layout, scratch, worker, row, 2 * layer, signs, start, count)
         if layer + 1 == layers.shape[0]:
             break
-        signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
+        total += inference_change(store, layout, scratch, worker, row, layer, signs, start, count, entropy)
         deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
         logits = links[2 * layer + 1, LOGITS] + row * links[2 * layer + 1, STRIDE]
-        changed, deeper, mix = 0, start + count, np.uint64(layer + 1)
-        for block in range(links[2 * layer + 1, STRIDE] // BLOCK):
-            mask = scratch.masks[block]
+        changed, deeper, mix, linear = 0, start + count, np.uint64(layer + 1), 0.0
+        for word in range((links[2 * layer + 1, STRIDE] + 63) // 64):
+            mask = get(scratch.words, word)
             while mask != 0:
-                k = block * BLOCK + lowest_bit(mask)
+                k = word * 64 + lowest_bit(mask)
                 mask &= mask - np.uint64(1)
-                arena[deeper + changed] = k
+                linear += add_member(store, layout, scratch, deeper_signs, layer + 1, deeper, changed, k)
                 changed += 1
                 mix = mixed(mix, k)
                 cross = layers[layer, CROSS] + k * layers[layer, WIDTH]
-                moved = -counted * store[logits + k]
+                moved = -counted * get(store, logits + k)
                 for c in range(start, start + count):
-                    moved += store[signs + arena[c]] * store[cross + arena[c]]
-                total += store[deeper_signs + k] * moved
+                    i = np.int64(get(arena, c))
+                    moved += get(store, signs + i) * get(store, cross + i)
+                total += get(store, deeper_signs + k) * moved
         if changed < 2:
             if changed == 1:
                 total += scratch.table[layers[layer + 1, TABLE] + arena[deeper]]
@@ -145,25 +161,6 @@ def continuation(store, layout, scratch, worker, row, layer, start, count, mix, 
     for done in range(level):
         if scratch.pending[done] >= 0:
             scratch.values[scratch.pending[done]] = total - scratch.before[done]
-    return total
-
-
-@inlined
-def own_terms(store, layout, scratch, worker, row, layer, start, count, entropy):
-    """The first two lines of G_l for a set; masks say which units of the next layer change."""
-    links, layers, members, rows = layout.links, layout.layers, scratch.arena, scratch.rows
-    signs, table = layers[layer, SIGNS] + row * layers[layer, WIDTH], layers[layer, TABLE]
-    generative, inference = 2 * layer, 2 * layer + 1
-    total = 0.0
-    for c in range(count):
-        k = members[start + c]
-        column = RATIO if store[signs + k] > 0 else INVERSE
-        rows[0, c] = links[generative, column] + k * links[generative, STRIDE]
-        rows[1, c] = links[inference, column] + k * links[inference, STRIDE]
-        total += scratch.linear[table + k]
-    total -= generative_change(store, layout, scratch, worker, row, generative, signs, start, count)
-    if layer + 1 < layers.shape[0]:
-        total += inference_change(store, layout, scratch, worker, row, layer, signs, start, count, entropy)
     return total
 
 
@@ -192,6 +189,7 @@ def inference_change(store, layout, scratch, worker, row, layer, signs, start, c
     deeper = row * layers[layer + 1, WIDTH]
     deeper_signs, thresholds = layers[layer + 1, SIGNS] + deeper, layers[layer + 1, THRESHOLDS] + deeper
     logits = links[link, LOGITS] + row * stride
+    scratch.masks[blocks] = 0  # the other half of the last word
     if blocks_within_range(store, links, link, members, start, count) >= blocks:
         rows = four_rows(store, links, link, scratch.rows, 1, count, partial, ones)
         change = math.log(set_product_and_changes(store, stay, move, rows, blocks, thresholds, scratch.masks))

@@ -32,7 +32,9 @@ from releg.kernels.cpu_layout import (
     TOTAL,
     UNITS,
 )
-from releg.kernels.simd import BLOCK, LANES, add_scaled, combine_rows, fill, row_products, set_logit_means, set_product
+from releg.kernels.simd import BLOCK, LANES, add_scaled, fill, row_products
+from releg.kernels.simd_memory import get
+from releg.kernels.simd_sets import combine_rows, set_logit_means, set_product
 
 # No function here allocates: without numba's reference counts (of some twenty arrays at every call) the kernel is two
 # and a half times as fast. Functions called from one place are inlined, since passing Scratch is a copy of 1 KiB.
@@ -164,11 +166,15 @@ def set_delta(store, links, link, signs, members, start, count, delta):
 @inlined
 def blocks_within_range(store, links, link, members, start, count):
     """How many blocks of targets one product of a set may span; 0: not even one."""
+    units, blocks = links[link, UNITS], links[link, STRIDE] // BLOCK
+    bound = np.float64(count) * get(store, links[link, TOP] + units)
+    spread = np.float64(count) * get(store, links[link, SPREAD] + units)
+    if bound * blocks <= LIMIT and spread <= SET_LIMIT:
+        return blocks
     bound = spread = 0.0
     for c in range(start, start + count):
-        bound += store[links[link, TOP] + members[c]]
-        spread += store[links[link, SPREAD] + members[c]]
-    blocks = links[link, STRIDE] // BLOCK
+        bound += get(store, links[link, TOP] + get(members, c))
+        spread += get(store, links[link, SPREAD] + get(members, c))
     if spread <= SET_LIMIT:
         return blocks if bound * blocks <= LIMIT else int(LIMIT / bound)
     return min(blocks, int(SET_LIMIT / (BLOCK * bound)))

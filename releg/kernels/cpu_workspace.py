@@ -78,7 +78,11 @@ class Workspace:
         array, self.views = store.allocate(shape.dtype)
         self.array = array.numpy()
         self.scratch = [self._scratch() for _ in range(shape.workers)]
-        self.counter = np.zeros(1, dtype=np.int64)
+        self.counters = np.zeros(2, dtype=np.int64)  # the next row, the next worker
+        self.sources = np.zeros((2 * depth, columns.SOURCE_COLUMNS), dtype=np.int64)
+        self.match = [self.views[int(at)] for at in self.links[:-1, columns.MATCH]]
+        self.margins = [self.views[int(at)] for at in self.layers[:, columns.MARGINS]]
+        self.block = self._block()
 
     def _reserve_layer(self, store: Store, layer: int) -> None:
         shape = self.shape
@@ -113,8 +117,8 @@ class Workspace:
         row[columns.PLAIN] = store.reserve(units, targets, stride)
         row[columns.RATIO] = store.reserve(units, targets, stride, padding=1.0)
         row[columns.INVERSE] = store.reserve(units, targets, stride, padding=1.0)
-        row[columns.TOP] = store.reserve(1, units)
-        row[columns.SPREAD] = store.reserve(1, units)
+        row[columns.TOP] = store.reserve(1, units + 1)
+        row[columns.SPREAD] = store.reserve(1, units + 1)
         row[columns.TOTAL] = store.reserve(1, units)
         row[columns.LOGITS] = store.reserve(rows, targets, stride)
         row[columns.STAY] = store.reserve(rows, targets, stride, padding=1.0)
@@ -129,70 +133,71 @@ class Workspace:
         arena = MEMBERS * sets + (depth + 1) * widest
         floats = [sum(layers), sum(layers), widest, widest, depth, sets]
         integers = [widest + 3, widest, hits, hits, 1 << (2 * sets).bit_length(), (sets, 4), arena, depth]
+        masks = np.zeros(round_up(widest, 2 * BLOCK) // BLOCK + 2, dtype=np.uint32)
         arrays = [
             *[np.zeros(size) for size in floats],
             *[np.zeros(size, dtype=np.int32) for size in integers],
             np.zeros((2, widest + 3), dtype=np.int64),  # rows
-            np.zeros(round_up(widest, BLOCK) // BLOCK, dtype=np.uint64),  # masks
+            masks,
+            masks.view(np.uint64),  # words
             np.zeros(2, dtype=np.int64),  # used
         ]
         scratch = Scratch._make(arrays)
         scratch.slots[:] = -1
         return scratch
 
-    def set_weights(self, model: SigmoidBeliefNet, entropy: bool) -> None:
-        """Transposes, exponentials and bounds of all weight matrices."""
-        for layer, linear in enumerate(model.generative):
-            self._set_link(2 * layer, linear.weight)
-        for layer, linear in enumerate(model.inference):
+    def _block(self) -> np.ndarray:
+        """What the kernel is called with; PHASE, OUT, ROWS and ENTROPY change from call to call."""
+        fields = [number for scratch in self.scratch for a in scratch for number in (a.ctypes.data, a.size)]
+        block = np.array([*[0] * columns.FIELDS, *fields], dtype=np.int64)
+        block[columns.DEPTH], block[columns.WORKERS] = len(self.shape.layers), self.shape.workers
+        block[columns.STORE], block[columns.STORE_SIZE] = self.array.ctypes.data, self.array.size
+        tables = {
+            columns.LINKS: self.links,
+            columns.LAYERS: self.layers,
+            columns.SPARE: self.layout.spare,
+            columns.SOURCES: self.sources,
+            columns.COUNTERS: self.counters,
+        }
+        for at, table in tables.items():
+            block[at] = table.ctypes.data
+        return block
+
+    def call(self, phase: int, out: Tensor, rows: int, entropy: bool) -> int:
+        """The address to call the kernel with; out (sum of sizes * rows,) takes the answer of phase 1."""
+        self.counters[:] = 0
+        for column, value in zip((columns.PHASE, columns.ROWS), (phase, rows), strict=True):
+            self.block[column] = value
+        self.block[columns.OUT], self.block[columns.ENTROPY] = out.data_ptr(), entropy
+        return self.block.ctypes.data
+
+    def set_weights(self, model: SigmoidBeliefNet) -> list[Tensor]:
+        """Where the weight matrices are; they must stay there, so the tensors to keep are returned."""
+        weights = [linear.weight.detach().contiguous() for linear in (*model.generative, *model.inference)]
+        depth = len(self.shape.layers)
+        for layer in range(depth):
+            self.sources[2 * layer, columns.LINK_WEIGHT] = weights[layer].data_ptr()
             if layer > 0:
-                self._set_link(2 * layer - 1, linear.weight)
-                across = self.views[int(self.layers[layer - 1, columns.ACROSS])].copy_(linear.weight)
-                torch.amax(across.abs(), 1, out=self.views[int(self.layers[layer, columns.REACH])][0])
-                cross = self.views[int(self.layers[layer - 1, columns.CROSS])]
-                torch.sub(self.views[int(self.links[2 * layer, columns.PLAIN])], 0 if entropy else across, out=cross)
+                self.sources[2 * layer - 1, columns.LINK_WEIGHT] = weights[depth + layer].data_ptr()
         self.views[int(self.layers[-1, columns.NEXT])][0].copy_(model.prior_logits)
+        return weights
 
-    def _set_link(self, link: int, weight: Tensor) -> None:
-        ratio = self.views[int(self.links[link, columns.RATIO])]
-        plain = self.views[int(self.links[link, columns.PLAIN])].copy_(weight.T)  # (units, targets)
-        torch.exp(plain, out=ratio)
-        if link > 0:  # sets are never flipped in the shallowest layer
-            torch.reciprocal(ratio, out=self.views[int(self.links[link, columns.INVERSE])])
-        magnitude = plain.abs()
-        torch.amax(magnitude, 1, out=self.views[int(self.links[link, columns.TOP])][0])
-        torch.sum(magnitude, 1, out=self.views[int(self.links[link, columns.SPREAD])][0])
-        torch.sum(plain, 1, out=self.views[int(self.links[link, columns.TOTAL])][0])
-
-    def set_rows(self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], rows: slice) -> int:
-        """Tables of these rows of the path; returns how many there are."""
-        below = path.parents()
-        count = len(path.x[rows])
-        for layer, z in enumerate(path.z):
-            own, noise = path.logits[layer].detach()[rows], path.noise[layer][rows]
-            signs = self.views[int(self.layers[layer, columns.SIGNS])][:count]
-            torch.add(torch.ones((), dtype=z.dtype), z[rows], alpha=-2, out=signs)
-            self._set_tables(
-                2 * layer, generative_logits[layer][rows], below[layer][rows], model.generative[layer].weight
+    def set_rows(
+        self, path: Path, generative_logits: Sequence[Tensor], rows: slice, weights: list[Tensor]
+    ) -> list[Tensor]:
+        """Where these rows of the path are, and products of their values with the weights; returns what to keep."""
+        depth, below, kept = len(self.shape.layers), path.parents(), []
+        for layer in range(depth):
+            own, z, r = (
+                values[layer].detach()[rows].contiguous() for values in (path.logits, path.z, generative_logits)
             )
-            if layer == 0:
-                self.views[int(self.layers[0, columns.OWN])][:count].copy_(own)
-                continue
-            self._set_tables(2 * layer - 1, own, z[rows], model.inference[layer].weight)
-            margins = self.views[int(self.layers[layer, columns.MARGINS])][:count]
-            # at least one rounding: a unit whose noise lies on its threshold must not change when its logit does not
-            torch.logit(noise, out=margins).sub_(own).mul_(signs).clamp_(min=torch.finfo(z.dtype).eps)
-            thresholds = self.views[int(self.layers[layer, columns.THRESHOLDS])][:count]
-            torch.mul(signs, margins, out=thresholds).exp_().mul_(signs)
-        return count
-
-    def _set_tables(self, link: int, logits: Tensor, values: Tensor, weight: Tensor) -> None:
-        count = len(logits)
-        table = {c: self.views[int(self.links[link, c])][:count] for c in TABLES}
-        table[columns.LOGITS].copy_(logits)
-        torch.sigmoid(logits, out=table[columns.MOVE])
-        torch.neg(logits, out=table[columns.STAY]).sigmoid_()  # not 1 - sigmoid: exact when saturated
-        torch.mm(values, weight, out=table[columns.MATCH])
-
-
-TABLES = (columns.LOGITS, columns.STAY, columns.MOVE, columns.MATCH)
+            kept += [own, z, r]
+            self.sources[layer, columns.LAYER_VALUES] = z.data_ptr()
+            self.sources[layer, columns.LAYER_LOGITS] = own.data_ptr()
+            self.sources[2 * layer, columns.LINK_LOGITS] = r.data_ptr()
+            torch.mm(below[layer][rows], weights[layer], out=self.match[2 * layer][: len(z)])
+            if layer > 0:
+                self.sources[2 * layer - 1, columns.LINK_LOGITS] = own.data_ptr()
+                torch.mm(z, weights[depth + layer], out=self.match[2 * layer - 1][: len(z)])
+                torch.logit(path.noise[layer][rows], out=self.margins[layer][: len(z)])
+        return kept
