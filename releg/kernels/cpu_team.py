@@ -2,7 +2,8 @@
 
 After every parallel operation torch's threads go on spinning for some milliseconds, waiting for the next one. Threads
 of our own would find their core taken (a kernel of 4 ms then took 9). So the kernel is handed to the same threads, by
-the entry point of the OpenMP library that torch is linked with. Where it has none of that name, plain threads do it.
+the entry point of the OpenMP library that torch is linked with. Where it has none of that name, plain threads do it;
+so they do in a child forked from this process, since OpenMP's threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+HOME = os.getpid()  # a forked child differs from it
 Team = Callable[[int, int, int], None]  # address of a function of one pointer, the pointer, number of threads
 
 
@@ -27,7 +29,8 @@ def run_team(function: int, argument: int, threads: int) -> None:
     if threads == 1:
         _call(function, argument)
     else:
-        _team()(function, argument, threads)
+        team = _team() if os.getpid() == HOME else _run_threads
+        team(function, argument, threads)
 
 
 @cache
@@ -65,5 +68,5 @@ def _run_threads(function: int, argument: int, threads: int) -> None:
 
 @lru_cache(maxsize=8)
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """One per process: threads do not survive a fork."""
+    """One per process: these do not survive a fork either."""
     return ThreadPoolExecutor(threads, thread_name_prefix="releg-cpu")

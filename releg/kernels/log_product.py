@@ -12,7 +12,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import logsigmoid, pad
 
 CHUNK = 64  # factors per logarithm where the range allows it: beyond, the logarithms no longer cost anything
 
@@ -42,8 +42,8 @@ class LogProduct:
         """The sum for every row and unit of the block, with sign (R, I) = s: (R, I)."""
         sign = sign[..., None]
         if self.chunk == 0:  # exp of a weight overflows
-            before = self.logits[rows, None]  # (R, 1, J)
-            return (softplus(before + sign * self.weight[units]) - softplus(before)).sum(-1)
+            before = -self.logits[rows, None]  # (R, 1, J); torch's softplus is off by 2e-9 beyond 20, logsigmoid is not
+            return (logsigmoid(before) - logsigmoid(before - sign * self.weight[units])).sum(-1)
         factors = torch.where(sign > 0, self.up[units], self.down[units])  # (R, I, J)
         torch.addcmul(self.stay[rows, None], self.move[rows, None], factors, out=factors)
         return factors.unflatten(-1, (-1, self.chunk)).prod(-1).log().sum(-1)

@@ -1,0 +1,228 @@
+"""What is particular to the CPU engine: its ranges, its memory of sets, its threads, its cache on disk."""
+
+import copy
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path as FilePath
+
+import pytest
+import torch
+from torch import Tensor
+
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.kernels import cpu, cpu_workspace
+from releg.kernels.cpu import CpuEngine, available_threads
+from releg.kernels.dense import flip_differences
+from releg.sbn import Path, SigmoidBeliefNet
+from tests.releg.helpers import random_model, random_x
+
+ROOT = FilePath(__file__).parents[3]
+
+
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Path, list[Tensor]]:
+    x = random_x(rows, model.data_size, seed, model.mean.dtype)
+    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
+    return path, [logits.detach() for logits in model.generative_logits(path.z)]
+
+
+def error(left: list[Tensor], right: list[Tensor]) -> float:
+    """Largest difference, relative to the largest number where that exceeds 1."""
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("entropy", [False, True])
+@pytest.mark.parametrize("layers", [[70, 20, 70, 33], [33, 65, 64, 31], [40, 97, 8, 100], [129, 5, 129]])
+def test_sets_of_changed_units_may_span_any_number_of_blocks(layers: list[int], entropy: bool) -> None:
+    for seed, scale in enumerate([0.1, 0.3, 1.0]):
+        model = random_model(20, layers, scale, seed)
+        path, logits = simulate(model, 6, seed)
+        assert error(CpuEngine()(model, path, logits, entropy), flip_differences(model, path, logits, entropy)) < 1e-9
+
+
+@pytest.mark.parametrize("entropy", [False, True])
+@pytest.mark.parametrize("largest", [0.5, 3.0, 15.0, 31.0, 63.9, 64.1, 90.0, 400.0, 800.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_never_leave_the_range_of_their_numbers(dtype: torch.dtype, largest: float, entropy: bool) -> None:
+    """All weights are as large as that, so products overflow or vanish as soon as they are one factor too long."""
+    model = random_model(41, [19, 17, 9], 1.0, 3, dtype)
+    for linear in model.linears():
+        linear.weight.data = largest * linear.weight.data.sign()
+    path, logits = simulate(model, 4, 3)
+    answer = CpuEngine()(model, path, logits, entropy)
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-5
+    assert error(answer, flip_differences(model, path, logits, entropy)) < tolerance
+
+
+def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold() -> None:
+    for dtype in (torch.float32, torch.float64):
+        model = random_model(5, [4, 3, 2], 0.0, 0, dtype)
+        x = random_x(3, 5, 0, dtype)
+        path = model.infer(x, [torch.full((3, size), 0.5, dtype=dtype) for size in model.layers])
+        logits = model.generative_logits(path.z)
+        assert error(CpuEngine()(model, path, logits), [torch.zeros_like(z) for z in path.z]) < 1e-5
+
+
+def test_answer_is_the_same_when_there_is_no_room_to_remember_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(20, [30, 25, 20, 15], 0.5, 1)
+    path, logits = simulate(model, 8)
+    expected = CpuEngine()(model, path, logits)
+    monkeypatch.setattr(cpu_workspace, "SETS", 3)
+    assert error(CpuEngine()(model, path, logits), expected) < 1e-12
+
+
+def test_strided_inputs_are_read_as_what_they_are() -> None:
+    model = random_model(12, [6, 5, 4], 1.0, 2)
+    path, logits = simulate(model, 9)
+    expected = CpuEngine()(model, path, logits)
+
+    def strided(tensor: Tensor) -> Tensor:
+        return torch.stack([tensor, tensor.flip(0)], dim=-1)[..., 0]
+
+    for linear in model.linears():
+        linear.weight.data = linear.weight.data.T.contiguous().T
+    layers = ([strided(t) for t in part] for part in (path.noise, path.logits, path.z))
+    scattered = Path(strided(path.x), strided(path.centred), *layers)
+    assert not scattered.z[0].is_contiguous()
+    assert error(CpuEngine()(model, scattered, [strided(r) for r in logits]), expected) < 1e-12
+
+
+def test_threads_may_share_one_engine() -> None:
+    models = [random_model(30, [20, 15, 10], 0.5, seed) for seed in range(4)]
+    cases = [(model, *simulate(model, 50)) for model in models]
+    expected = [CpuEngine(threads=1)(*case) for case in cases]
+    shared = CpuEngine(threads=2)
+    with ThreadPoolExecutor(4) as pool:
+        for answer, right in zip(pool.map(lambda case: shared(*case), cases * 5), expected * 5, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(answer, right, strict=True))
+
+
+def test_copies_and_pickles_carry_no_workspace() -> None:
+    model = random_model(12, [6, 5], 1.0, 2)
+    path, logits = simulate(model, 4)
+    estimator = CommonRandomNumbers(engine="cpu", threads=1)
+    expected = estimator.engine(model, path, logits, False)
+    assert estimator.state_dict() == {}
+    for twin in (copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator))):
+        assert twin.engine == estimator.engine
+        assert twin.engine is not estimator.engine
+        assert error(twin.engine(model, path, logits, False), expected) == 0
+    assert len(pickle.dumps(estimator.engine)) < 500
+
+
+def test_default_is_this_process_s_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr(cpu.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert available_threads() == 8
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert available_threads() == 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
+    assert available_threads() == 1
+
+
+def test_numbers_it_was_not_compiled_for_are_refused() -> None:
+    model = random_model(4, [3], 1.0, 0, torch.bfloat16)
+    path, logits = simulate(model, 2)
+    with pytest.raises(ValueError, match=r"x is torch.bfloat16 on cpu, expected float32 or float64"):
+        CpuEngine()(model, path, logits)
+
+
+def test_memory_of_the_largest_architecture_is_small() -> None:
+    model = SigmoidBeliefNet(784, [200] * 4)
+    path, logits = simulate(model, 100)
+    engine = CpuEngine(threads=2)
+    engine(model, path, logits)
+    workspace = engine._free[0]
+    scratch = sum(array.nbytes for worker in workspace.scratch for array in worker)
+    assert workspace.array.nbytes + scratch < 32 * 2**20
+
+
+FORKED = """
+import os, signal, sys, torch
+from tests.releg.kernels.test_cpu import CpuEngine, random_model, simulate
+model = random_model(60, [40, 30, 20], 0.5, 3, torch.float32)
+path, logits = simulate(model, 100)
+torch.set_num_threads(1)  # torch's own operations do not survive a fork otherwise
+engine = CpuEngine(threads=2)
+expected = engine(model, path, logits)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    same = all(torch.equal(a, b) for a, b in zip(engine(model, path, logits), expected))
+    os._exit(0 if same else 1)
+_, status = os.waitpid(child, 0)
+engine(model, path, logits)
+sys.exit(os.waitstatus_to_exitcode(status) != 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_child_forked_after_a_call_computes_the_same() -> None:
+    assert run_python(FORKED).returncode == 0
+
+
+COMPILING = """
+import logging, torch
+logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
+from tests.releg.kernels.test_cpu import CpuEngine, random_model, simulate
+model = random_model(4, [3, 2], 1.0, 0, torch.float32)
+CpuEngine(threads=1)(model, *simulate(model, 2))
+"""
+
+
+def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path: FilePath) -> None:
+    first, second = (run_python(COMPILING, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first.stderr.count("releg compiling the CPU kernels for float32") == 1
+    assert "compiling" not in second.stderr
+
+
+WITHOUT_NUMBA = """
+import logging, sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+logging.basicConfig(level=logging.INFO)
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from tests.releg.helpers import random_model, random_x
+model, x = random_model(4, [3, 2]), random_x(2, 4)
+for _ in range(2):
+    estimator = CommonRandomNumbers()
+    estimator(model, x, estimator.draw_noise(model, x))
+try:
+    CommonRandomNumbers(engine="cpu")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_numba_the_batched_engine_is_taken_and_said_once() -> None:
+    result = run_python(WITHOUT_NUMBA)
+    assert result.stderr.count("batched engine, since numba is not installed") == 1
+    assert "engine 'cpu' needs numba, which is not installed; pip install numba" in result.stdout
+
+
+def test_choice_of_the_cpu_engine_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    from releg import kernels
+
+    kernels._log_once.cache_clear()
+    model = random_model(4, [3, 2])
+    path, logits = simulate(model, 2)
+    with caplog.at_level(logging.INFO, logger="releg"):
+        for _ in range(3):
+            CommonRandomNumbers().engine(model, path, logits, False)
+    assert [r.getMessage() for r in caplog.records].count("common random numbers: cpu engine") == 1
+
+
+def run_python(program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
+    return run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
