@@ -7,11 +7,12 @@ applied in order, each to the remainder of the one before; the estimator trains 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
-from releg.sbn import SigmoidBeliefNet
+from releg.sbn import Path, SigmoidBeliefNet
 
 
 class Baseline(nn.Module, ABC):
@@ -102,3 +103,26 @@ class InputDependent(Baseline):
                 "attach the estimator to this model with estimator.attach(model)"
             )
         return signal - net(below).squeeze(-1)
+
+
+class BaselineStack(nn.ModuleList):
+    """Baselines applied in order, each to what the one before left."""
+
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
+        """Give every part its nets and averages."""
+        for part in self._parts():
+            part.attach(model, generator)
+
+    def remainders(self, path: Path, signals: list[Tensor]) -> list[Tensor]:
+        """f_l - b_l per layer, (N,); differentiable in the parts' parameters."""
+        remainders = []
+        for layer, (below, remainder) in enumerate(zip(path.layer_inputs(), signals, strict=True)):
+            for part in self._parts():
+                remainder = part.remainder(layer, below, remainder)
+            remainders.append(remainder)
+        return remainders
+
+    def _parts(self) -> Iterator[Baseline]:
+        for part in self:
+            assert isinstance(part, Baseline)
+            yield part

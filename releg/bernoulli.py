@@ -21,6 +21,11 @@ def log_prob(logits: Tensor, z: Tensor) -> Tensor:
     return logsigmoid((2 * z - 1) * logits)
 
 
+def relaxed_log_prob(logits: Tensor, z: Tensor) -> Tensor:
+    """The same for z in [0, 1], linear in z: what relaxations and Taylor expansions differentiate by z."""
+    return z * logits + logsigmoid(-logits)
+
+
 def entropy(logits: Tensor) -> Tensor:
     """-E[log q(z)] in nats; even in the logits, so only their magnitude enters."""
     magnitude = logits.abs()

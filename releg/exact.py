@@ -8,6 +8,7 @@ means the unit can have, so between two neighbouring means every noise value giv
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -66,9 +67,18 @@ def multi_sample(model: SigmoidBeliefNet, x: Tensor, samples: int) -> Tensor:
 
 def elbo_gradient(model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
     """Gradient of the elbo summed over the rows of x, for every parameter by name."""
+    return _gradient(model, elbo(model, x))
+
+
+def objective_gradient(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
+    """The same of whatever the estimator climbs."""
+    multi = estimator.objective == "multi_sample"
+    return _gradient(model, multi_sample(model, x, estimator.samples) if multi else elbo(model, x))
+
+
+def _gradient(model: SigmoidBeliefNet, objective: Tensor) -> dict[str, Tensor]:
     names, parameters = zip(*model.named_parameters(), strict=True)
-    gradients = torch.autograd.grad(elbo(model, x).sum(), parameters)
-    return dict(zip(names, gradients, strict=True))
+    return dict(zip(names, torch.autograd.grad(objective.sum(), parameters), strict=True))
 
 
 @dataclass(frozen=True)
@@ -79,33 +89,67 @@ class Moments:
     variance: Tensor
 
 
-def noise_cells(model: SigmoidBeliefNet, x: Tensor) -> tuple[list[Tensor], Tensor]:
-    """One noise value from every cell, (C, H) per layer, and the cells' probabilities (C,), for one image x (1, D)."""
-    values: list[Tensor] = []
-    widths: list[Tensor] = []
-    for layer, size in enumerate(model.layers):
-        inputs = x if layer == 0 else states(model.layers[layer - 1]).to(model.mean)
-        means = torch.sigmoid(model.inference_logits(layer, inputs)).detach()  # (inputs, size)
-        for unit in range(size):
-            edges = torch.cat([means.new_zeros(1), means[:, unit].unique(), means.new_ones(1)]).unique()
-            values.append((edges[1:] + edges[:-1]) / 2)
-            widths.append(edges[1:] - edges[:-1])
-    _check_size(math.prod(len(cells) for cells in values), "noise cells")
-    noise = torch.cartesian_prod(*values).view(-1, len(values))
-    probability = torch.cartesian_prod(*widths).view(-1, len(values)).prod(1)
-    return list(noise.split(model.layers, dim=1)), probability
+Cells = list[tuple[Tensor, Tensor]]  # per unit: one noise value from each cell, and the cells' widths
 
 
-def gradient_moments(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Moments]:
-    """Exact moments of the estimate of d elbo / d parameter for one image x (1, D), by name.
+def layer_cells(model: SigmoidBeliefNet, x: Tensor, layer: int, opposite: bool = False) -> Cells:
+    """The cells of every unit of a layer, for one image x (1, D).
 
-    For estimators with one path per image whose answer depends on the noise through comparisons with means only, such
-    as the likelihood ratio and common random numbers, but not those that use the noise's value (ARM, relaxations).
-    The estimator keeps its state: it is called in evaluation mode.
+    Args:
+        model: the model.
+        x: the image.
+        layer: which.
+        opposite: whether 1 - noise is compared with the means as well.
     """
-    noise, probability = noise_cells(model, x)
-    gradients = row_gradients(estimator, model, x.expand(len(probability), -1), noise)
-    return {name: _moments(gradient, probability) for name, gradient in gradients.items()}
+    inputs = x if layer == 0 else states(model.layers[layer - 1]).to(model.mean)
+    means = torch.sigmoid(model.inference_logits(layer, inputs)).detach()  # (inputs, size)
+    cells = []
+    for unit in range(model.layers[layer]):
+        inner = means[:, unit]
+        inner = torch.cat([inner, 1 - inner]) if opposite else inner
+        edges = torch.cat([means.new_zeros(1), inner, means.new_ones(1)]).unique()
+        cells.append(((edges[1:] + edges[:-1]) / 2, edges[1:] - edges[:-1]))
+    return cells
+
+
+def noise_cells(
+    model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
+) -> tuple[list[Tensor], Tensor]:
+    """One noise value from every cell, (C, H) per layer, and the cells' probabilities (C,), for one image x (1, D).
+
+    Args:
+        model: the model.
+        x: the image.
+        extra: layers whose units get noise a second time, behind that of the path.
+        opposite: whether 1 - noise of the path is compared with the means as well.
+    """
+    path = range(len(model.layers))
+    by_layer = [*(layer_cells(model, x, layer, opposite) for layer in path), *(layer_cells(model, x, k) for k in extra)]
+    units = [unit for layer in by_layer for unit in layer]
+    _check_size(math.prod(len(values) for values, _ in units), "noise cells")
+    noise = torch.cartesian_prod(*(values for values, _ in units)).view(-1, len(units))
+    probability = torch.cartesian_prod(*(widths for _, widths in units)).view(-1, len(units)).prod(1)
+    return list(noise.split([len(layer) for layer in by_layer], dim=1)), probability
+
+
+def gradient_moments(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
+) -> dict[str, Moments]:
+    """Exact moments of the estimate of d objective / d parameter for one image x (1, D), by name.
+
+    For estimators whose answer depends on the noise through comparisons with means only, but not relaxations, which use
+    its value. Where an answer is linear in each noise value within a cell (ARM), the mean is exact and the variance is
+    not. All tuples of `estimator.samples` cells are listed. The estimator keeps its state: it is called in evaluation
+    mode.
+    """
+    noise, probability = noise_cells(model, x, extra, opposite)
+    paths, count = estimator.samples, len(probability)
+    _check_size(count**paths, f"{paths} paths of {count} noise cells")
+    tuples = torch.cartesian_prod(*[torch.arange(count)] * paths).view(-1, paths)  # (C**K, K)
+    rows = [layer[tuples.flatten()] for layer in noise]
+    gradients = row_gradients(estimator, model, x.expand(len(tuples), -1), rows)
+    weights = probability[tuples].prod(1)
+    return {name: _moments(gradient, weights) for name, gradient in gradients.items()}
 
 
 def row_gradients(

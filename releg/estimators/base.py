@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,8 @@ class Estimate:
 class Estimator(nn.Module, ABC):
     """Estimates the gradient of the elbo. Given model, x and noise the answer is deterministic."""
 
-    unbiased: bool = True  # whether the expected answer is the gradient of the elbo
+    unbiased: bool = True  # whether the expected answer is the gradient of the objective
+    objective: Literal["elbo", "multi_sample"] = "elbo"  # multi_sample: the bound with `samples` samples
     samples: int = 1  # paths simulated per image
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
@@ -35,6 +37,10 @@ class Estimator(nn.Module, ABC):
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """All randomness that one call consumes, (N, H) per layer."""
         return model.draw_noise(x.repeat_interleave(self.samples, dim=0), generator)
+
+    def evaluations(self, model: SigmoidBeliefNet) -> int:
+        """How often f, or a stand-in for it, is evaluated per image; beginnings shared with another do not count."""
+        return self.samples
 
     def forward(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Check the input, estimate, check the result."""

@@ -10,10 +10,11 @@ from releg import bernoulli, exact, variance
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.estimators.likelihood_ratio import LikelihoodRatio, layer_signals
+from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.kernels.dense import flip_differences
 from releg.moments import RunningMoments
 from releg.sbn import SigmoidBeliefNet
+from releg.signals import layer_signals
 from releg.variance import GradientVariances, centred_targets, mean_gradients, measure
 from tests.releg.helpers import largest_z, random_model, random_x
 

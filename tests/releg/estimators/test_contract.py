@@ -11,14 +11,14 @@ from releg.baselines import Baseline, InputDependent, RunningAverage
 from releg.estimators.base import Estimator
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.sbn import SigmoidBeliefNet
-from tests.releg.estimators.test_unbiased import UNBIASED
+from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import random_model, random_x
 
-every_estimator = pytest.mark.parametrize("name", UNBIASED)
+every_estimator = pytest.mark.parametrize("name", CASES)
 
 
 def attached(name: str, model: SigmoidBeliefNet) -> Estimator:
-    estimator = UNBIASED[name]()
+    estimator = CASES[name].make()
     estimator.attach(model)
     return estimator
 
@@ -41,7 +41,9 @@ def test_gradient_of_the_surrogate_by_the_logits_is_minus_logit_grads(name: str)
     model, x = random_model(5, [3, 2, 2]), random_x(4, 5)
     estimator = attached(name, model)
     answer = estimator(model, x, estimator.draw_noise(model, x))
-    assert answer.logit_grads is not None
+    if answer.logit_grads is None:
+        assert not estimator.unbiased  # autograd is all there is
+        return
     by_autograd = torch.autograd.grad(answer.surrogate.sum(), answer.logits)
     for computed, stated in zip(by_autograd, answer.logit_grads, strict=True):
         torch.testing.assert_close(-computed * estimator.samples, stated)

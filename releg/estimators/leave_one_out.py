@@ -1,0 +1,39 @@
+"""REINFORCE with a leave-one-out baseline (RLOO)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from releg.estimators.base import Estimate, Estimator
+from releg.sbn import SigmoidBeliefNet
+from releg.simulation import check_samples, simulate
+
+
+class LeaveOneOut(Estimator):
+    """D elbo / d logits[l] = E[mean over k of (f_l^k - mean of f_l^j over j != k) (z[l]^k - mean[l]^k)].
+
+    K independent paths; each is compared with the others. Kool, van Hoof & Welling (2019); Salimans & Knowles (2014),
+    section 3. Cost: K simulations. Unbiased.
+
+    Args:
+        samples: K, paths per image.
+    """
+
+    def __init__(self, samples: int = 2) -> None:
+        super().__init__()
+        check_samples(samples, 2, "a path is compared with the others")
+        self.samples = samples
+
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """Every layer's score times what the other paths leave of its signal."""
+        simulation = simulate(model, x, noise)
+        layers = zip(simulation.signals, simulation.scores, strict=True)
+        gradients = [self._remainder(signal)[:, None] * score for signal, score in layers]
+        return simulation.answer(gradients, self.samples)
+
+    def _remainder(self, signal: Tensor) -> Tensor:
+        """(N,) f minus the mean of the other paths': K / (K - 1) times f minus the mean of all."""
+        paths = signal.view(-1, self.samples)
+        return ((paths - paths.mean(1, keepdim=True)) * (self.samples / (self.samples - 1))).flatten()

@@ -1,0 +1,27 @@
+"""Straight-through: the binary sample forwards, its mean backwards. Biased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from releg.estimators.base import Estimate, Estimator
+from releg.relaxation import straight_through
+from releg.relaxed_elbo import relaxed_path
+from releg.sbn import SigmoidBeliefNet
+
+
+class StraightThrough(Estimator):
+    """The derivative of f along a path in which d z / d logits is taken to be d mean / d logits. BIASED.
+
+    Bengio, Leonard & Courville (2013), section 4, in the variant that keeps the sigmoid's derivative. Cost: one
+    simulation with derivatives.
+    """
+
+    unbiased = False
+
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """Autograd does it."""
+        relaxed = relaxed_path(model, x, noise, straight_through)
+        return Estimate(elbo=relaxed.f.detach(), surrogate=-relaxed.f, logits=relaxed.logits)

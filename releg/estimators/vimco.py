@@ -1,0 +1,55 @@
+"""VIMCO: the multi-sample bound with a leave-one-out learning signal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from releg.estimators.base import Estimate, Estimator, surrogate_of
+from releg.sbn import SigmoidBeliefNet
+from releg.simulation import check_samples, simulate
+
+
+class Vimco(Estimator):
+    """D L / d logits = E[sum over k of (L - L_without_k - w_k) (z^k - mean^k)], L = log mean over k of exp(f^k).
+
+    It climbs the multi-sample bound with K samples, not the elbo: what it answers is unbiased for that. L_without_k
+    replaces f^k by the mean of the others, w_k is the normalised weight of path k. Mnih & Rezende (2016), equations 8
+    to 12, with the geometric mean. Cost: K simulations.
+
+    Args:
+        samples: K, paths per image.
+    """
+
+    objective: Literal["elbo", "multi_sample"] = "multi_sample"
+
+    def __init__(self, samples: int = 2) -> None:
+        super().__init__()
+        check_samples(samples, 2, "a path is compared with the others")
+        self.samples = samples
+
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """One signal per path, the same for all its layers: the bound is no sum over them."""
+        simulation = simulate(model, x, noise)
+        f = simulation.signals[0].view(-1, self.samples)
+        weights = f.softmax(1).flatten()  # (N,)
+        signals = self._signals(f).flatten()
+        # surrogate_of averages over an image's paths, where the bound's gradient is a sum
+        gradients = [self.samples * (signals - weights)[:, None] * score for score in simulation.scores]
+        return Estimate(
+            elbo=f.mean(1),
+            surrogate=surrogate_of(
+                self.samples * weights * simulation.log_p, simulation.path.logits, gradients, self.samples
+            ),
+            logits=simulation.path.logits,
+            logit_grads=gradients,
+        )
+
+    def _signals(self, f: Tensor) -> Tensor:
+        """L - L_without_k, (B, K)."""
+        others = (f.sum(1, keepdim=True) - f) / (self.samples - 1)  # mean of the others
+        replaced = torch.diag_embed(others - f) + f[:, None]  # (B, K, K): row k has f^k replaced
+        return f.logsumexp(1, keepdim=True) - replaced.logsumexp(2)

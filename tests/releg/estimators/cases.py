@@ -1,0 +1,80 @@
+"""The list of estimators that the tests of the contract, of unbiasedness and of identities run over."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from releg.baselines import InputDependent, RunningAverage
+from releg.estimators.arm import Arm
+from releg.estimators.base import Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.disarm import DisArm
+from releg.estimators.double_control import DoubleControl
+from releg.estimators.gumbel_softmax import GumbelSoftmax
+from releg.estimators.leave_one_out import LeaveOneOut
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.local_expectation import LocalExpectation
+from releg.estimators.mu_prop import MuProp
+from releg.estimators.optimal_baseline import OptimalBaseline
+from releg.estimators.rebar import Rebar
+from releg.estimators.relax import Relax
+from releg.estimators.straight_through import StraightThrough
+from releg.estimators.vimco import Vimco
+
+
+def no_extra_noise(depth: int) -> Sequence[int]:
+    return ()
+
+
+def noise_below_opposites(depth: int) -> Sequence[int]:
+    return [deeper for layer in range(depth - 1) for deeper in range(layer + 1, depth)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator and how its expectation can be taken."""
+
+    make: Callable[[], Estimator]
+    extra: Callable[[int], Sequence[int]] = no_extra_noise  # layers of its further noise, by depth
+    opposite: bool = False  # whether it compares 1 - noise with the means
+    relaxed: bool = False  # whether the value of the noise counts: then there are no cells to list
+    independent: bool = False  # whether its paths know nothing of each other
+
+
+CASES: dict[str, Case] = {
+    "lr without baseline": Case(LikelihoodRatio, independent=True),
+    "lr with running average": Case(lambda: LikelihoodRatio([RunningAverage()]), independent=True),
+    "lr with input-dependent nets": Case(lambda: LikelihoodRatio([InputDependent(hidden=5)]), independent=True),
+    "lr of the paper": Case(lambda: LikelihoodRatio([InputDependent(hidden=5), RunningAverage()]), independent=True),
+    "lr, 3 samples": Case(
+        lambda: LikelihoodRatio([InputDependent(hidden=5), RunningAverage()], samples=3), independent=True
+    ),
+    "crn": Case(CommonRandomNumbers, independent=True),
+    "crn dense": Case(lambda: CommonRandomNumbers(engine="dense"), independent=True),
+    "crn batched": Case(lambda: CommonRandomNumbers(engine="batched"), independent=True),
+    "crn with entropies": Case(lambda: CommonRandomNumbers(entropy=True), independent=True),
+    "crn dense with entropies": Case(lambda: CommonRandomNumbers(engine="dense", entropy=True), independent=True),
+    "crn, 2 samples": Case(lambda: CommonRandomNumbers(samples=2), independent=True),
+    "local expectation": Case(LocalExpectation, independent=True),
+    "local expectation, batched": Case(lambda: LocalExpectation(engine="batched"), independent=True),
+    "muprop": Case(MuProp, independent=True),
+    "muprop with baselines": Case(lambda: MuProp([InputDependent(hidden=5), RunningAverage()]), independent=True),
+    "rloo": Case(LeaveOneOut),
+    "rloo, 3 samples": Case(lambda: LeaveOneOut(samples=3)),
+    "vimco": Case(Vimco),
+    "vimco, 3 samples": Case(lambda: Vimco(samples=3)),
+    "optimal baseline": Case(lambda: OptimalBaseline(samples=2)),
+    "optimal baseline, 3 samples": Case(lambda: OptimalBaseline(samples=3)),
+    "double control": Case(DoubleControl),
+    "double control, 3 samples": Case(lambda: DoubleControl(samples=3)),
+    "arm": Case(Arm, extra=noise_below_opposites, opposite=True),
+    "arm, shared noise": Case(lambda: Arm(shared_noise=True), opposite=True),
+    "disarm": Case(DisArm, extra=noise_below_opposites, opposite=True),
+    "disarm, shared noise": Case(lambda: DisArm(shared_noise=True), opposite=True),
+    "rebar": Case(Rebar, relaxed=True),
+    "relax": Case(lambda: Relax(hidden=5), relaxed=True),
+    "lr with variance normalization": Case(lambda: LikelihoodRatio(variance_normalization=True), independent=True),
+    "straight-through": Case(StraightThrough, independent=True),
+    "gumbel-softmax": Case(GumbelSoftmax, relaxed=True),
+}
+UNBIASED = [name for name, case in CASES.items() if case.make().unbiased]
+BIASED = [name for name in CASES if name not in UNBIASED]
