@@ -1,0 +1,192 @@
+"""What is known of single estimators: closed forms, and how they are related to each other."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from releg import bernoulli
+from releg.estimators.arm import Arm
+from releg.estimators.base import Estimate, Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.disarm import DisArm
+from releg.estimators.double_control import DoubleControl
+from releg.estimators.gumbel_softmax import GumbelSoftmax
+from releg.estimators.leave_one_out import LeaveOneOut
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.local_expectation import LocalExpectation
+from releg.estimators.rebar import Rebar
+from releg.estimators.relax import Relax
+from releg.estimators.straight_through import StraightThrough
+from releg.estimators.vimco import Vimco
+from releg.relaxation import hidden, hidden_given
+from releg.sbn import SigmoidBeliefNet
+from releg.signals import continued_signal
+from releg.simulation import simulate
+from tests.releg.helpers import largest_z, random_model, random_x
+
+LAYERS = [4, 3, 2]
+
+
+def answer(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> Estimate:
+    estimator.attach(model)
+    return estimator(model, x, noise)
+
+
+def gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> list[Tensor]:
+    found = answer(estimator, model, x, noise).logit_grads
+    assert found is not None
+    return found
+
+
+def drawn(estimator: Estimator, layers: list[int], rows: int = 50) -> tuple[SigmoidBeliefNet, Tensor, list[Tensor]]:
+    model, x = random_model(6, layers, 1.5, seed=4), random_x(rows, 6, seed=4)
+    return model, x, estimator.draw_noise(model, x, torch.Generator().manual_seed(4))
+
+
+def test_a_signal_continued_from_the_path_itself_is_the_path_s() -> None:
+    model, x, noise = drawn(CommonRandomNumbers(), LAYERS)
+    simulation = simulate(model, x, noise)
+    path = simulation.path
+    for layer, (below, a) in enumerate(zip(path.parents(), path.logits, strict=True)):
+        signal = continued_signal(model, layer, below, a.detach(), path.z[layer], noise)
+        torch.testing.assert_close(signal, simulation.signals[layer])
+
+
+@pytest.mark.parametrize("layers", [[5], LAYERS])
+def test_local_expectation_is_common_random_numbers_in_the_deepest_layer(layers: list[int]) -> None:
+    model, x, noise = drawn(CommonRandomNumbers(), layers)
+    local, ours = (gradients(e, model, x, noise) for e in (LocalExpectation(), CommonRandomNumbers()))
+    torch.testing.assert_close(local[-1], ours[-1])
+    for shallow, other in zip(local[:-1], ours[:-1], strict=True):
+        assert (shallow - other).abs().max() > 0.01
+
+
+def test_rloo_with_two_paths_has_its_closed_form() -> None:
+    model, x, noise = drawn(LeaveOneOut(), LAYERS)
+    simulation = simulate(model, x.repeat_interleave(2, dim=0), noise)
+    for layer, gradient in enumerate(gradients(LeaveOneOut(), model, x, noise)):
+        f, score = (values[layer].unflatten(0, (-1, 2)) for values in (simulation.signals, simulation.scores))
+        closed = (f[:, :1] - f[:, 1:]) * (score[:, 0] - score[:, 1]) / 2
+        torch.testing.assert_close(gradient.unflatten(0, (-1, 2)).mean(1), closed)
+
+
+def test_double_control_without_its_second_control_is_rloo() -> None:
+    model, x, noise = drawn(DoubleControl(), LAYERS)
+    for left, right in zip(
+        gradients(DoubleControl(), model, x, noise), gradients(LeaveOneOut(), model, x, noise), strict=True
+    ):
+        torch.testing.assert_close(left, right)
+
+
+@pytest.mark.parametrize("make", [lambda: Relax(hidden=3, scale=0.0), lambda: Rebar(scale=0.0)])
+def test_a_zero_control_variate_leaves_the_likelihood_ratio(make: Callable[[], Estimator]) -> None:
+    model, x, noise = drawn(make(), LAYERS)
+    plain = gradients(LikelihoodRatio(), model, x, noise[: len(LAYERS)])
+    for left, right in zip(gradients(make(), model, x, noise), plain, strict=True):
+        torch.testing.assert_close(left, right)
+
+
+@pytest.mark.parametrize("shared_noise", [False, True])
+def test_disarm_has_the_expectation_of_arm_and_no_more_variance_on_the_same_draws(shared_noise: bool) -> None:
+    rows = 20_000
+    model = random_model(6, LAYERS, 1.5, seed=4)
+    x = random_x(1, 6, seed=4).expand(rows, -1)
+    noise = DisArm(shared_noise).draw_noise(model, x, torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        arm, disarm = (gradients(e, model, x, noise) for e in (Arm(shared_noise), DisArm(shared_noise)))
+    for left, right in zip(arm, disarm, strict=True):
+        difference = left - right
+        score = difference.mean(0) / (difference.var(0) / rows).sqrt()
+        assert score.abs().max() < largest_z(sum(LAYERS))
+        # the difference is uncorrelated with DisARM, so variances add up: Var(ARM) = Var(DisARM) + Var(difference)
+        assert bool((right.var(0) < left.var(0)).all())
+
+
+def test_disarm_is_zero_where_the_opposite_agrees() -> None:
+    model, x, noise = drawn(DisArm(), LAYERS)
+    path = model.infer(x, noise[: len(LAYERS)])
+    for gradient, u, a in zip(gradients(DisArm(), model, x, noise), path.noise, path.logits, strict=True):
+        mean = torch.sigmoid(a.detach())
+        agree = (u < mean) == (1 - u < mean)
+        assert bool((gradient[agree] == 0).all())
+        assert bool((gradient[~agree] != 0).all())
+
+
+def test_hidden_variables_have_the_sign_of_the_sample_whatever_the_noise() -> None:
+    logits = torch.linspace(-60, 60, 241, dtype=torch.float64)[:, None]
+    noise = torch.cat([torch.zeros(1), torch.rand(500, generator=torch.Generator().manual_seed(0))]).double()
+    z = bernoulli.sample(logits, noise)
+    h = hidden(logits, noise)
+    assert bool(((h > 0) == (z == 1)).all())
+    for given in (torch.zeros_like(z), torch.ones_like(z)):
+        coupled = hidden_given(logits, given, noise)
+        assert bool(coupled.isfinite().all())
+        inside = logits.abs() < 20  # beyond, one of the two values is never drawn
+        assert bool((((2 * given - 1) * coupled > -1e-6) | ~inside).all())  # zero, where the noise lies on the edge
+
+
+def test_h_given_z_has_the_distribution_of_h() -> None:
+    generator = torch.Generator().manual_seed(1)
+    noise, fresh = torch.rand(2, 200_000, generator=generator, dtype=torch.float64)
+    for logit in (-2.0, 0.0, 1.5):
+        logits = torch.full_like(noise, logit)
+        z = bernoulli.sample(logits, noise)
+        first, second = hidden(logits, noise).sort().values, hidden_given(logits, z, fresh).sort().values
+        quantiles = torch.linspace(0.05, 0.95, 19, dtype=torch.float64)
+        density = torch.sigmoid(first.quantile(quantiles) - logit) * torch.sigmoid(logit - first.quantile(quantiles))
+        standard_error = (2 * quantiles * (1 - quantiles) / len(noise)).sqrt() / density
+        assert ((first.quantile(quantiles) - second.quantile(quantiles)) / standard_error).abs().max() < largest_z(57)
+
+
+def test_vimco_climbs_more_than_the_elbo() -> None:
+    assert Vimco().objective == "multi_sample"
+    assert Vimco().unbiased
+    assert all(e.objective == "elbo" for e in (LeaveOneOut(), CommonRandomNumbers()))
+
+
+def test_relaxations_say_that_they_are_biased() -> None:
+    for kind in (StraightThrough, GumbelSoftmax):
+        assert not kind.unbiased
+        assert "BIASED" in (kind.__doc__ or "")
+
+
+def test_a_cold_relaxation_is_the_binary_path() -> None:
+    model, x, noise = drawn(GumbelSoftmax(), LAYERS)
+    cold = answer(GumbelSoftmax(temperature=1e-6), model, x, noise)
+    torch.testing.assert_close(-cold.surrogate.detach(), cold.elbo)
+
+
+def test_learned_parts_lessen_the_variance() -> None:
+    """Relaxations and the second control variate are trained by what they are for."""
+    from releg.fitting import attached, fitted
+
+    model = random_model(12, [8, 6], 0.7, seed=9)
+    images = random_x(200, 12, seed=9)
+    for make in (Rebar, lambda: Relax(hidden=10), DoubleControl):
+        before = attached(make(), model, torch.Generator().manual_seed(0)).eval()
+        after = fitted(make(), model, images, 150)
+        noise = before.draw_noise(model, images, torch.Generator().manual_seed(1))
+        sizes = []
+        for estimator in (before, after):
+            found = estimator(model, images, noise).logit_grads
+            assert found is not None
+            means = [g.unflatten(0, (-1, estimator.samples)).mean(1) for g in found]
+            sizes.append(sum(float(g.square().sum()) for g in means))
+        assert sizes[1] < 0.97 * sizes[0], (make, sizes)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LeaveOneOut(samples=1), "samples is 1, expected at least 2; a path is compared with the others"),
+        (lambda: Vimco(samples=0), "samples is 0, expected at least 2; a path is compared with the others"),
+        (lambda: GumbelSoftmax(temperature=0.0), "temperature is 0.0, expected a positive number"),
+        (lambda: Rebar(temperature=-1.0), "temperature is -1.0, expected a positive number"),
+        (lambda: Relax(hidden=0), "hidden is 0 and temperature 0.5, expected at least 1"),
+    ],
+)
+def test_impossible_settings_are_refused(make: Callable[[], Estimator], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
