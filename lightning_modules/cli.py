@@ -30,6 +30,7 @@ from lightning_modules.sbn_module import SBNModule
 CONFIGS = Path(__file__).parent / "configs"
 OWN_COMMANDS = {
     "variance": "variance of the gradient per layer at a checkpoint, for any list of estimators",
+    "compare": "every estimator at the same weights: variance, bias, cost",
     "bench": "time and memory of a training step with each estimator, on this machine",
 }
 USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the options

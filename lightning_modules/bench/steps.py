@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from lightning_modules.bench.training_step import TrainingStep, Weights, module_for
+from lightning_modules.shipped_estimators import read_estimator
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -61,11 +62,11 @@ def architecture_name(layers: tuple[int, ...]) -> str:
 
 
 def make_step(name: str, problem: Problem) -> TrainingStep:
-    """The step of that estimator, on nets of its own."""
+    """The step of that estimator, on nets of its own; besides the names here, shipped ones and YAML files will do."""
     if name == PYRO:
         from lightning_modules.bench.pyro_step import PyroStep  # Pyro is an optional extra
 
         estimator = OWN["lr"](problem.threads)  # owns the baselines' nets
         return PyroStep(module_for(problem.layers, estimator, problem.weights, problem.seed), problem.seed)
-    estimator = OWN[name](problem.threads)
+    estimator = OWN[name](problem.threads) if name in OWN else read_estimator(name)
     return TrainingStep(module_for(problem.layers, estimator, problem.weights, problem.seed), problem.seed)

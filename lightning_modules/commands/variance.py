@@ -7,18 +7,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-from jsonargparse import ArgumentParser
-
 from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
 from lightning_modules.run_folder import load_run, write_atomically
+from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from lightning_modules.variance_csv import csv_text, rows_of
 from releg.estimators.base import Estimator
 from releg.moments import Number
 from releg.variance import GradientVariances, measure
 
-SHIPPED = Path(__file__).parents[1] / "configs" / "estimator"
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
 COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")
 
@@ -67,11 +64,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--seed", type=int, default=0, help="of the noise; default: 0")
     return parser
-
-
-def shipped_names() -> list[str]:
-    """Names of the estimators that come with the project."""
-    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
 def main(argv: list[str]) -> int:
@@ -123,30 +115,6 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(f"--estimators has {' '.join(stems)}, expected different names; rename one of the files")
     if options.output is not None and options.output.is_dir():
         raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
-
-
-def read_estimator(name: str) -> Estimator:
-    """Build the estimator of a shipped config's name or of a YAML file; ValueError tells what is wrong with it."""
-    path = Path(name) if Path(name).suffix in (".yaml", ".yml") else SHIPPED / f"{name}.yaml"
-    if not path.is_file():
-        names = ", ".join(shipped_names())
-        raise ValueError(f"there is no estimator {name}, expected one of {names} or a YAML file; name one of them")
-    wrong = f"{path} does not describe an estimator"
-    try:
-        settings = yaml.safe_load(path.read_text())["model"]["estimator"]
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{wrong}, expected model: estimator: class_path: ...; compare {SHIPPED}/*.yaml") from error
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--estimator", type=Estimator)
-    try:
-        built = parser.instantiate(parser.parse_object({"estimator": settings}))
-    except Exception as error:  # jsonargparse raises what the classes raise, and its own
-        reason = str(error).strip().splitlines()[-1].strip(" -")
-        raise ValueError(f"{wrong}: {reason}; compare {SHIPPED}/*.yaml") from error
-    estimator = built.estimator
-    if not isinstance(estimator, Estimator):
-        raise ValueError(f"{wrong}, expected a class_path of one; compare {SHIPPED}/*.yaml")
-    return estimator
 
 
 def table(results: Mapping[str, GradientVariances]) -> str:

@@ -44,6 +44,10 @@ class CommonRandomNumbers(Estimator):
         self.entropy = entropy
         self.engine = engine_for(engine, memory_mib, threads)
 
+    def evaluations(self, model: SigmoidBeliefNet) -> int:
+        """The path, and the other value of every unit."""
+        return self.samples * (1 + sum(model.layers))
+
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """f1 - f0 from the engine, times d mean / d logit."""
         path = model.infer(x, noise)

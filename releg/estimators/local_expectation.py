@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
 from releg.kernels import EngineName, engine_for
 from releg.kernels.log_product import LogProduct
 from releg.sbn import Path, SigmoidBeliefNet
-from releg.simulation import Simulation, simulate
+from releg.simulation import simulate
 
 NUMBERS_AT_ONCE = 2**22  # of the (rows, units, deeper units) arrays
 
@@ -27,14 +28,27 @@ class LocalExpectation(Estimator):
     values of every unit. Unbiased.
 
     Args:
+        baselines: parts applied in order to f_l, as for the likelihood ratio: above the deepest layer the values'
+            probabilities depend on the path, so f_l itself adds to the variance. The source has none.
         engine: how f of both values is computed, as for CommonRandomNumbers.
         memory_mib: bound on the working memory of the batched engine, in MiB.
         threads: of the cpu engine; None: all cores this process may use.
     """
 
-    def __init__(self, engine: EngineName = "auto", memory_mib: float = 256.0, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        baselines: Sequence[Baseline] = (),
+        engine: EngineName = "auto",
+        memory_mib: float = 256.0,
+        threads: int | None = None,
+    ) -> None:
         super().__init__()
+        self.baselines = BaselineStack(baselines)
         self.engine = engine_for(engine, memory_mib, threads)
+
+    def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
+        """Give every baseline its nets and averages."""
+        self.baselines.attach(model, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """The path, and the other value of every unit."""
@@ -48,18 +62,21 @@ class LocalExpectation(Estimator):
             frozen = replace(path, noise=[1 - z for z in path.z])  # logit(noise) is infinite, against a change
             generative_logits = [r.detach() for r in model.generative_logits(path.z)]
             differences = self.engine(model, frozen, generative_logits, False)
-            gradients = [_gradient(model, simulation, layer, d) for layer, d in enumerate(differences)]
-        return simulation.answer(gradients, self.samples)
+        remainders = self.baselines.remainders(path, simulation.signals)
+        layers = zip(remainders, differences, strict=True)
+        gradients = [_gradient(model, path, layer, f.detach(), d) for layer, (f, d) in enumerate(layers)]
+        squared = torch.stack(remainders).square().sum(0)
+        return simulation.answer(gradients, self.samples, squared if squared.requires_grad else None)
 
 
-def _gradient(model: SigmoidBeliefNet, simulation: Simulation, layer: int, difference: Tensor) -> Tensor:
-    """Sum over both values k of their probability times f_k times k - mean, (N, H)."""
-    path, signal = simulation.path, simulation.signals[layer][:, None]
+@torch.no_grad()
+def _gradient(model: SigmoidBeliefNet, path: Path, layer: int, signal: Tensor, difference: Tensor) -> Tensor:
+    """Sum over both values k of their probability times f_k times k - mean, (N, H); signal is f_l less a baseline."""
     prior = path.logits[layer].detach()
     if layer + 1 == len(model.layers):
         return difference * bernoulli.variance(prior)
     z, mean, posterior = path.z[layer], torch.sigmoid(prior), prior + _deeper_evidence(model, path, layer)
-    f_one, f_zero = signal + (1 - z) * difference, signal - z * difference
+    f_one, f_zero = signal[:, None] + (1 - z) * difference, signal[:, None] - z * difference
     return torch.sigmoid(posterior) * f_one * (1 - mean) - torch.sigmoid(-posterior) * f_zero * mean
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
@@ -36,7 +37,7 @@ class OptimalBaseline(Estimator):
 
     def _baselines(self, signal: Tensor, score: Tensor) -> Tensor:
         """(N, H) weighted means of the other paths' signals."""
-        weight = score.square().unflatten(0, (-1, self.samples)) + 1e-30  # (B, K, H); all may vanish
-        moment = weight * signal.view(-1, self.samples, 1)
-        others = (moment.sum(1, keepdim=True) - moment) / (weight.sum(1, keepdim=True) - weight)
-        return others.flatten(0, 1)
+        weight = score.square().unflatten(0, (-1, self.samples))  # (B, K, H)
+        others = 1 - torch.eye(self.samples, dtype=score.dtype, device=score.device)  # sums without oneself, exactly
+        weights, moments = others @ weight, others @ (weight * signal.view(-1, self.samples, 1))
+        return (moments / weights.clamp(min=torch.finfo(score.dtype).tiny)).flatten(0, 1)  # all may vanish

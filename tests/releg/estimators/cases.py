@@ -56,6 +56,9 @@ CASES: dict[str, Case] = {
     "crn, 2 samples": Case(lambda: CommonRandomNumbers(samples=2), independent=True),
     "local expectation": Case(LocalExpectation, independent=True),
     "local expectation, batched": Case(lambda: LocalExpectation(engine="batched"), independent=True),
+    "local expectation with baselines": Case(
+        lambda: LocalExpectation([InputDependent(hidden=5), RunningAverage()]), independent=True
+    ),
     "muprop": Case(MuProp, independent=True),
     "muprop with baselines": Case(lambda: MuProp([InputDependent(hidden=5), RunningAverage()]), independent=True),
     "rloo": Case(LeaveOneOut),

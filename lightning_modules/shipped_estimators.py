@@ -1,0 +1,41 @@
+"""Estimators by name: those that come with the project, and YAML files like theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from releg.estimators.base import Estimator
+
+SHIPPED = Path(__file__).parent / "configs" / "estimator"
+
+
+def shipped_names() -> list[str]:
+    """Names of the estimators that come with the project."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def read_estimator(name: str) -> Estimator:
+    """Build the estimator of a shipped config's name or of a YAML file; ValueError tells what is wrong with it."""
+    path = Path(name) if Path(name).suffix in (".yaml", ".yml") else SHIPPED / f"{name}.yaml"
+    if not path.is_file():
+        names = ", ".join(shipped_names())
+        raise ValueError(f"there is no estimator {name}, expected one of {names} or a YAML file; name one of them")
+    wrong = f"{path} does not describe an estimator"
+    try:
+        settings = yaml.safe_load(path.read_text())["model"]["estimator"]
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{wrong}, expected model: estimator: class_path: ...; compare {SHIPPED}/*.yaml") from error
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--estimator", type=Estimator)
+    try:
+        built = parser.instantiate(parser.parse_object({"estimator": settings}))
+    except Exception as error:  # jsonargparse raises what the classes raise, and its own
+        reason = str(error).strip().splitlines()[-1].strip(" -")
+        raise ValueError(f"{wrong}: {reason}; compare {SHIPPED}/*.yaml") from error
+    estimator = built.estimator
+    if not isinstance(estimator, Estimator):
+        raise ValueError(f"{wrong}, expected a class_path of one; compare {SHIPPED}/*.yaml")
+    return estimator

@@ -1,0 +1,147 @@
+"""compare.md, compare.csv and compare.png from compare.json: every estimator's variance, bias and cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from releg.report.compare_plot import png
+from releg.report.runs import write
+
+Row = dict[str, Any]
+DETECTED = 5.0  # standard errors of bias2 above zero
+
+
+def write_compare(results: Path) -> str:
+    """Write the artefacts; answers with the Markdown."""
+    path = results / "compare.json"
+    try:
+        document = json.loads(path.read_bytes())
+        rows = on_one_clock(document["rows"])
+        text = as_markdown({**document, "rows": rows})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}: {error}), expected what releg compare writes; run it again"
+        ) from error
+    write(results / "compare.csv", as_csv(rows))
+    write(results / "compare.png", png(rows, document["title"]))
+    write(results / "compare.md", text)
+    return text
+
+
+def on_one_clock(rows: list[Row]) -> list[Row]:
+    """Milliseconds as if all had been timed at the same moment: ratios to LR, times LR's median over all of them."""
+    clock = statistics.median(row["lr_ms_per_step"] for row in rows)
+    return [{**row, "ms_per_step": row["ratio_to_lr"] * clock} for row in rows]
+
+
+def work(row: Row) -> float:
+    """Work-normalised variance: within times milliseconds."""
+    return float(row["within"]["value"] * row["ms_per_step"])
+
+
+def mark(row: Row) -> str:
+    """What must stand beside the name."""
+    if not row["unbiased"]:
+        return " (biased)"
+    return " (climbs the multi-sample bound)" if row["objective"] != "elbo" else ""
+
+
+def bias(row: Row) -> str:
+    """The relative bias where there is one to be seen."""
+    figure = row["bias2"]
+    deviation = figure["value"] / figure["standard_error"] if figure["standard_error"] else 0.0
+    relative = (max(0.0, figure["value"]) / row["gradient2"]) ** 0.5
+    if row["objective"] != "elbo":
+        return f"other bound ({100 * relative:.0f}%)"
+    return (
+        f"{100 * relative:.0f}% (z = {deviation:.0f})" if deviation > DETECTED else f"none seen (z = {deviation:.1f})"
+    )
+
+
+def as_markdown(document: dict[str, Any]) -> str:
+    """The main table, best work-normalised variance first, then the layers."""
+    rows = sorted(document["rows"], key=work)
+    first = rows[0]
+    reference = next((work(row) for row in rows if row["estimator"] == "likelihood_ratio"), None)
+    head = ["estimator", "variance", "total variance", "bias", "evaluations", "ms per step", "ratio to LR", "MiB"]
+    head += ["variance × ms", *([] if reference is None else ["LR's over it"])]
+    lines = [
+        "# Every estimator at the same weights",
+        "",
+        f"{document['title']}; {first['num_images']} training images, {first['samples_per_image']} answers each. "
+        "Variance: trace of the covariance of the gradient by all weights and biases of the inference net, for one "
+        "image. Bias: distance of the mean answer from a long average of common random numbers, over the length of "
+        "that gradient; z is the number of standard errors that its square lies above zero.",
+        "",
+        _cells(head),
+        _cells(["---", *["---:"] * (len(head) - 1)]),
+    ]
+    for row in rows:
+        peak = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
+        cells = [row["estimator"] + mark(row), _figure(row["within"]), _figure(row["total"]), bias(row)]
+        cells += [f"{row['evaluations']:,}", f"{row['ms_per_step']:.1f}", f"{row['ratio_to_lr']:.2f}", peak]
+        cells += [f"{work(row):.3g}", *([] if reference is None else [f"{reference / work(row):.3g}"])]
+        lines.append(_cells(cells))
+    lines += ["", "![variance against cost](compare.png)", "", *_layers(document["rows"]), *_how(document)]
+    return "\n".join(lines) + "\n"
+
+
+def _layers(rows: list[Row]) -> list[str]:
+    depth = len(rows[0]["layers"])
+    head = ["estimator", *(f"{kind}, layer {layer}" for layer in range(1, depth + 1) for kind in ("within", "total"))]
+    lines = [
+        "## By layer",
+        "",
+        "Of the gradient by the mean of every unit, averaged over units; layer 1 is next to x. It is the gradient by "
+        "the logit over mean (1 - mean): saturated units weigh heavily where an estimator does not see that they are.",
+    ]
+    lines += ["", _cells(head), _cells(["---", *["---:"] * (2 * depth)])]
+    for row in sorted(rows, key=lambda row: float(row["within"]["value"])):
+        cells = [_figure(layer[kind]) for layer in row["layers"] for kind in ("within", "total")]
+        lines.append(_cells([row["estimator"] + mark(row), *cells]))
+    return lines
+
+
+def _how(document: dict[str, Any]) -> list[str]:
+    made = document["provenance"]
+    return [
+        "",
+        "## How it was made",
+        "",
+        f"- `{document['command']}`",
+        f"- commit {made.get('commit', 'unknown')}; {made.get('hardware', made.get('processor', ''))}",
+        f"- what an estimator owns (baselines, control variates) was trained for {document['baseline_steps']:,} "
+        "mini-batches at these weights, unless the run's own estimator brings it along",
+        "- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in "
+        "which both took turns, and ms per step is that times LR's own median",
+    ]
+
+
+def _figure(figure: dict[str, float]) -> str:
+    return f"{figure['value']:.3g} ± {figure['standard_error']:.1g}"
+
+
+def _cells(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def as_csv(rows: list[Row]) -> str:
+    """One row per estimator and layer, and one over all parameters."""
+    text = io.StringIO()
+    plain = ["estimator", "unbiased", "objective", "evaluations", "ms_per_step", "ratio_to_lr", "peak_mib"]
+    kinds = ["within", "total", "bias2"]
+    head = [*plain, "gradient2", "part", *(name for kind in kinds for name in (kind, f"{kind}_standard_error"))]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows:
+        parts = [("all inference parameters", row), *((f"layer {i}", x) for i, x in enumerate(row["layers"], start=1))]
+        for name, part in parts:
+            figures = [part.get(kind, {"value": "", "standard_error": ""}) for kind in kinds]
+            numbers = [number for figure in figures for number in (figure["value"], figure["standard_error"])]
+            writer.writerow([*(row[key] for key in plain), row["gradient2"], name, *numbers])
+    return text.getvalue()

@@ -1,0 +1,112 @@
+"""compare.png: variance against the cost of a step, with the front that no estimator is beyond."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from releg.report.figure1 import FONT
+
+Row = dict[str, Any]
+UNBIASED, BIASED, OTHER = "#1f4e79", "#b3471d", "#6b6b6b"
+
+
+def png(rows: Sequence[Row], title: str) -> bytes:
+    """The picture as a file; the same numbers make the same bytes."""
+    data = io.BytesIO()
+    with mpl.rc_context(FONT):
+        draw(rows, title).savefig(data, format="png", dpi=200, metadata={"Software": None})
+    return data.getvalue()
+
+
+def front(rows: Sequence[Row]) -> list[Row]:
+    """The unbiased estimators than which none is both cheaper and of lower variance, cheapest first."""
+    fair = sorted(
+        (row for row in rows if row["unbiased"] and row["objective"] == "elbo"),
+        key=lambda row: (row["ms_per_step"], row["within"]["value"]),
+    )
+    best: list[Row] = []
+    for row in fair:
+        if not best or row["within"]["value"] < best[-1]["within"]["value"]:
+            best.append(row)
+    return best
+
+
+def draw(rows: Sequence[Row], title: str) -> Figure:
+    """Log-log; names beside the points, moved apart where they would meet."""
+    figure = Figure(figsize=(6.8, 4.6), layout="constrained")
+    panel = figure.subplots()
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    edge = front(rows)
+    panel.step(
+        [row["ms_per_step"] for row in edge],
+        [row["within"]["value"] for row in edge],
+        where="post",
+        color=UNBIASED,
+        linewidth=1,
+        alpha=0.5,
+        label="Pareto front of the unbiased",
+    )
+    for kind, colour, marker, label in (
+        ("unbiased", UNBIASED, "o", "unbiased"),
+        ("other", OTHER, "^", "unbiased for the multi-sample bound"),
+        ("biased", BIASED, "X", "biased"),
+    ):
+        mine = [row for row in rows if _kind(row) == kind]
+        if mine:
+            panel.errorbar(
+                [row["ms_per_step"] for row in mine],
+                [row["within"]["value"] for row in mine],
+                yerr=[row["within"]["standard_error"] for row in mine],
+                linestyle="none",
+                marker=marker,
+                color=colour,
+                markersize=5,
+                label=label,
+            )
+    _name(panel, rows)
+    panel.set_xlabel("ms per training step (100 images)")
+    panel.set_ylabel("variance of the inference gradient, one image")
+    panel.set_title(title, fontsize=8, loc="left")
+    panel.grid(which="major", linewidth=0.3, alpha=0.6)
+    panel.legend(fontsize=6.5, loc="best", frameon=True)
+    return figure
+
+
+def _kind(row: Row) -> str:
+    if not row["unbiased"]:
+        return "biased"
+    return "unbiased" if row["objective"] == "elbo" else "other"
+
+
+def _name(panel: Axes, rows: Sequence[Row]) -> None:
+    """Names right of their points; below each other in the order of the points, at least a line apart."""
+    panel.margins(x=0.25, y=0.12)
+    panel.figure.canvas.draw()
+    transform = panel.transData
+    placed: list[tuple[float, float]] = []
+    for row in sorted(rows, key=lambda row: -row["within"]["value"]):
+        x, y = transform.transform((row["ms_per_step"], row["within"]["value"]))
+        level = y
+        while any(abs(level - other_y) < LINE and abs(x - other_x) < WIDTH for other_x, other_y in placed):
+            level -= 2.0
+        placed.append((x, level))
+        panel.annotate(
+            row["estimator"].replace("_", " "),
+            (row["ms_per_step"], row["within"]["value"]),
+            xytext=(7, (level - y) * 72 / panel.figure.dpi),
+            textcoords="offset points",
+            fontsize=6.5,
+            va="center",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.3, "color": "0.6"} if level != y else None,
+        )
+
+
+LINE = 11.0  # pixels at the figure's own resolution
+WIDTH = 110.0

@@ -1,0 +1,123 @@
+"""releg compare from the command line, on a tiny net."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lightning_modules import compared
+from lightning_modules.commands import compare
+from lightning_modules.shipped_estimators import SHIPPED
+from releg.report.compare import write_compare
+from releg.report.compare_plot import front
+
+FEW = ["common_random_numbers", "likelihood_ratio", "vimco", "straight_through"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text("model:\n  layers: [4, 3]\n")
+    return path
+
+
+def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
+    configs = ["--config", "base.yaml", "--config", str(tiny), "--config", "estimator/common_random_numbers.yaml"]
+    amounts = ["--num-images", "3", "--samples-per-image", "4", "--baseline-steps", "2"]
+    return [*configs, *amounts, "--output", str(output), *more]
+
+
+def test_all_shipped_estimators_side_by_side(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compare.main(arguments(tiny, tmp_path)) == 0
+    printed = capsys.readouterr().out
+    names = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert sorted(row["estimator"] for row in rows) == names
+    for row in rows:
+        assert row["within"]["value"] >= 0
+        assert row["ms_per_step"] > 0
+        assert row["evaluations"] >= 1
+        assert len(row["layers"]) == 2
+    for name in names:
+        assert f"| {name}" in printed
+    assert printed.count("(biased)") == 4  # two estimators, in two tables
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+    table = (tmp_path / "compare.csv").read_text().splitlines()
+    assert len(table) == 1 + 3 * len(names)
+
+    # the same command again measures nothing
+    def refuse(self: compared.Comparer, name: str, *rest: object) -> compared.Row:
+        raise ValueError(f"{name} is measured again")
+
+    monkeypatch.setattr(compared.Comparer, "_measure", refuse)
+    before = (tmp_path / "compare.md").read_text()
+    assert compare.main(arguments(tiny, tmp_path)) == 0
+    assert _tables(before) == _tables((tmp_path / "compare.md").read_text())
+    # another amount is another measurement
+    assert compare.main(arguments(tiny, tmp_path, "--seed", "1")) == 2
+    assert "is measured again" in capsys.readouterr().err
+
+
+def _tables(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+def test_interrupted_and_continued(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, measured = compared.Comparer._measure, []
+
+    def once(self: compared.Comparer, name: str, *rest: object) -> compared.Row:
+        measured.append(name)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return measure(self, name, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compared.Comparer, "_measure", once)
+    command = arguments(tiny, tmp_path, "--estimators", *FEW[:2])
+    assert compare.main(command) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert compare.main(command) == 0
+    assert measured == [FEW[0], FEW[1], FEW[1]]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--estimators", "nobody"], "there is no estimator nobody, expected one of"),
+        (["--num-images", "1"], "--num-images is 1, expected 2 to 50000"),
+        (["--samples-per-image", "0"], "--samples-per-image is 0, expected at least 2"),
+        (["--estimators", "arm", "arm"], "--estimators has arm arm, expected different names"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(
+    more: list[str], sentence: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare.main(arguments(tiny, tmp_path, *more)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "Traceback" not in error
+
+
+def test_a_checkpoint_or_a_config_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare.main([]) == 2
+    assert "one of the arguments --ckpt --config is required" in capsys.readouterr().err
+
+
+def test_the_front_is_made_of_unbiased_estimators_that_none_undercuts() -> None:
+    def row(name: str, ms: float, within: float, unbiased: bool = True, objective: str = "elbo") -> dict[str, object]:
+        figure = {"value": within, "standard_error": 0.1}
+        return {"estimator": name, "ms_per_step": ms, "within": figure, "unbiased": unbiased, "objective": objective}
+
+    rows = [row("dear", 9, 5), row("best", 5, 1), row("cheap", 1, 5), row("biased", 0.5, 0.1, False)]
+    rows += [row("other", 0.5, 0.1, True, "multi_sample"), row("beaten", 2, 6)]
+    assert [each["estimator"] for each in front(rows)] == ["cheap", "best"]
+
+
+def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "compare.json").write_text("{")
+    with pytest.raises(ValueError, match=r"cannot be read .* run it again"):
+        write_compare(tmp_path)
