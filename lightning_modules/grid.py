@@ -10,7 +10,13 @@ from typing import Any
 
 from lightning_modules.cli import fit_config
 from lightning_modules.metrics_csv import METRICS, read_metrics
-from lightning_modules.reproduce_options import ARCHITECTURES, CONFIGS, ESTIMATORS
+from lightning_modules.reproduce_options import (
+    ARCHITECTURES,
+    CONFIGS,
+    ESTIMATORS,
+    EXTENDED,
+    EXTENDED_ARCHITECTURE,
+)
 from lightning_modules.run_folder import RESULT, find_run_folder
 
 FIGURE1 = "32-64-128-256"  # the architecture whose gradient variance is measured
@@ -24,6 +30,7 @@ class GridRun:
     estimator: str
     seed: int
     arguments: tuple[str, ...]
+    extended: bool = False  # whether it belongs to the second table
 
     def __str__(self) -> str:
         return f"SBN({self.architecture}) {self.estimator} seed {self.seed}"
@@ -53,19 +60,33 @@ def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
     measure = budget.parent.parent / "measure" / budget.name
     runs = []
     for seed in range(seeds):
-        for architecture, architecture_file in ARCHITECTURES.items():
-            for estimator, estimator_file in ESTIMATORS.items():
-                configs = [
-                    CONFIGS / "base.yaml",
-                    CONFIGS / "architecture" / architecture_file,
-                    CONFIGS / "estimator" / estimator_file,
-                    budget,
-                    *([measure] if architecture == FIGURE1 and measure.is_file() else []),
-                ]
-                arguments = [part for config in configs for part in ("--config", str(config))]
-                arguments += ["--seed_everything", str(seed), "--results_dir", str(results)]
-                runs.append(GridRun(architecture, estimator, seed, tuple(arguments)))
+        for architecture in ARCHITECTURES:
+            measured = [measure] if architecture == FIGURE1 and measure.is_file() else []
+            for estimator, file in ESTIMATORS.items():
+                arguments = _arguments(architecture, file, [budget, *measured], seed, results)
+                runs.append(GridRun(architecture, estimator, seed, arguments))
     return runs
+
+
+def plan_extended(budget: Path, seeds: int, results: Path) -> list[GridRun]:
+    """One run per other estimator and seed, for the second table."""
+    where = EXTENDED_ARCHITECTURE
+    return [
+        GridRun(where, name, seed, _arguments(where, f"{name}.yaml", [budget], seed, results), extended=True)
+        for seed in range(seeds)
+        for name in EXTENDED
+    ]
+
+
+def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, results: Path) -> tuple[str, ...]:
+    configs = [
+        CONFIGS / "base.yaml",
+        CONFIGS / "architecture" / ARCHITECTURES[architecture],
+        CONFIGS / "estimator" / estimator,
+        *more,
+    ]
+    words = [part for config in configs for part in ("--config", str(config))]
+    return (*words, "--seed_everything", str(seed), "--results_dir", str(results))
 
 
 def place(run: GridRun, results: Path) -> Placed:

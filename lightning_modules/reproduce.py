@@ -39,11 +39,13 @@ def reproduce(options: Options, lock: int, command: str) -> int:
     """All of it, the lock being held."""
     started = time.monotonic()
     print("preparing ...", file=sys.stderr, flush=True)
-    from lightning_modules.grid import plan
-    from lightning_modules.manifest import write_manifest
+    from lightning_modules.grid import plan, plan_extended
+    from lightning_modules.manifest import write_manifests
 
     start_of_a_process = time.monotonic() - started
     runs = plan(options.budget, options.seeds, options.results)
+    if options.extended:
+        runs += plan_extended(options.budget, options.seeds, options.results)
     placed, problems = _place(runs, options.results)
     waiting = [
         each for each in placed if each.result is None and options.wants(each.run.architecture, each.run.estimator)
@@ -53,7 +55,7 @@ def reproduce(options: Options, lock: int, command: str) -> int:
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
-    write_manifest(options.results, command, finished, {**problems, **missing}, time.monotonic() - started)
+    write_manifests(options.results, command, finished, {**problems, **missing}, time.monotonic() - started)
     _report(options.results)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)

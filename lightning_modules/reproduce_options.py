@@ -18,6 +18,11 @@ ARCHITECTURES = {
 ESTIMATORS = {"lr": "likelihood_ratio.yaml", "crn": "common_random_numbers.yaml"}
 
 CONFIGS = Path(__file__).parent / "configs"
+# Of --extended: all other shipped estimators, on one architecture, by the names of their files
+EXTENDED_ARCHITECTURE = "200-200"
+EXTENDED = tuple(
+    sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATORS.values())
+)
 RESULTS = Path(__file__).parents[1] / "results"
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
@@ -33,6 +38,7 @@ class Options:
     seeds: int
     jobs: int | None  # as many as the machine is good for
     only: tuple[str, str] | None  # architecture, and estimator or ""
+    extended: bool  # the other estimators too
     results: Path
 
     def wants(self, architecture: str, estimator: str) -> bool:
@@ -59,6 +65,11 @@ def parse_options(arguments: list[str]) -> Options:
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
+    add(
+        "--extended",
+        action="store_true",
+        help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
+    )
     add("--results", help=argparse.SUPPRESS)  # another folder for the results
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
     given = parser.parse_args(arguments)
@@ -66,8 +77,10 @@ def parse_options(arguments: list[str]) -> Options:
     budget = CONFIGS / "budget" / f"{given.budget}.yaml" if given.budget in BUDGETS else called_from / given.budget
     if not budget.is_file():
         parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
+    if given.only is not None and given.only[1] in EXTENDED and not given.extended:
+        parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATORS)}; add --extended")
     results = called_from / given.results if given.results else RESULTS
-    return Options(budget, given.seeds, given.jobs, given.only, results)
+    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results)
 
 
 def _at_least_one(text: str) -> int:
@@ -83,6 +96,9 @@ def _part_of_the_grid(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(
             f"got the architecture {architecture}, expected one of {', '.join(ARCHITECTURES)}"
         )
-    if comma and estimator not in ESTIMATORS:
-        raise argparse.ArgumentTypeError(f"got the estimator {estimator}, expected one of {', '.join(ESTIMATORS)}")
+    if comma and estimator not in (*ESTIMATORS, *EXTENDED):
+        raise argparse.ArgumentTypeError(
+            f"got the estimator {estimator}, expected one of {', '.join(ESTIMATORS)}, or with --extended one of "
+            f"{', '.join(EXTENDED)}"
+        )
     return architecture, estimator

@@ -208,12 +208,30 @@ def test_failing_runs_are_named_and_what_was_finished_stays(
     assert without_times(results) == without_times(undisturbed[0])
 
 
+def test_other_estimators_make_a_second_table_that_stays(script: Script, tmp_path: Path) -> None:
+    code, out, err = finish(script.tiny(tmp_path, "--extended", "--only", "200-200,straight_through"))
+    assert code == 0, err
+    (row,) = json.loads((tmp_path / "extended.json").read_text())
+    assert (row["estimator"], row["unbiased"], row["steps"]) == ("straight_through", False, 30)
+    assert "| straight_through (biased) | " in out
+    assert "mu_prop seed 0" in out  # among what is not trained yet
+    code, out, err = finish(script.tiny(tmp_path, "--only", "200-200,lr"))
+    assert code == 0, err
+    names = [row["estimator"] for row in json.loads((tmp_path / "extended.json").read_text())]
+    assert sorted(names) == ["lr", "straight_through"]
+    assert [row["estimator"] for row in rows(tmp_path)] == ["lr"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["--budget", "huge"], "there is no budget huge, expected one of smoke, quick, standard, paper"),
         (["--only", "100-100"], "got the architecture 100-100, expected one of 200-200, 200-200-200, "),
-        (["--only", "200-200,arm"], "got the estimator arm, expected one of lr, crn"),
+        (["--only", "200-200,arm"], "--only names arm, expected lr or crn; add --extended"),
+        (
+            ["--only", "200-200,nobody"],
+            "got the estimator nobody, expected one of lr, crn, or with --extended one of arm",
+        ),
         (["--only", "200-200,"], "got the estimator , expected one of lr, crn"),
         (["--seeds", "0"], "argument --seeds: got 0, expected a whole number from 1"),
         (["--jobs", "0"], "argument --jobs: got 0, expected a whole number from 1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from releg.report.extended import write_extended
 from releg.report.figure1 import write_figure1
 from releg.report.readme import write_readme
 from releg.report.table1 import write_table1
@@ -16,8 +17,9 @@ def write_all(results: Path) -> str:
     table = write_table1(results)
     write_figure1(results)
     write_variance(results)
+    extended = write_extended(results)
     write_readme(results)
-    return table
+    return f"{table}\n{extended}" if extended else table
 
 
 if __name__ == "__main__":

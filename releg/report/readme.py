@@ -14,6 +14,12 @@ FILES = {
     "table1.md": "Table 1, ours beside the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
     "figure1.png": "Figure 1 of SBN(32-64-128-256); also as `.pdf`. From `figure1.csv`",
     "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
+    "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
+    "`extended_runs.json`",
+    "extended_runs.json": "the runs behind it, like `runs.json`",
+    "compare.md": "every estimator at the same weights: variance, bias, cost; also as `.csv`, `.json` and `.png`. "
+    "Written by `releg compare`",
+    "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`",
     "variance.md": "ratio of the gradient variances per layer, LR to CRN at the same weights. From `figure1.csv`",
 }
 

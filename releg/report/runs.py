@@ -25,6 +25,9 @@ class Run:
     config: dict[str, Any]
     result: dict[str, Any]
     provenance: list[dict[str, Any]]
+    label: str = ""  # what the grid calls the estimator, where that is known
+    unbiased: bool = True
+    objective: str = "elbo"
 
     @property
     def architecture(self) -> str:
@@ -33,7 +36,9 @@ class Run:
 
     @property
     def estimator(self) -> str:
-        """Either lr or crn; another's class name."""
+        """Either lr or crn; what the grid calls another, or its class name."""
+        if self.label:
+            return self.label
         name = self.config["model.estimator.class_path"].rsplit(".", 1)[-1]
         return ESTIMATORS.get(name, name)
 
@@ -63,13 +68,21 @@ class Manifest:
     missing: dict[str, str]
 
 
-def read_manifest(results: Path) -> Manifest:
-    """Read runs.json; ValueError, with a sentence, if it is damaged or not there."""
-    path = results / "runs.json"
+def read_manifest(results: Path, name: str = "runs.json") -> Manifest:
+    """Read runs.json, or another like it; ValueError, with a sentence, if it is damaged or not there."""
+    path = results / name
     try:
         content = json.loads(path.read_bytes())
         runs = [
-            Run(results / each["folder"], each["config"], each["result"], each["provenance"])
+            Run(
+                results / each["folder"],
+                each["config"],
+                each["result"],
+                each["provenance"],
+                each.get("estimator", ""),
+                each.get("unbiased", True),
+                each.get("objective", "elbo"),
+            )
             for each in content["runs"]
         ]
         for run in runs:
