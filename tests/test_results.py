@@ -1,0 +1,69 @@
+"""The artefacts in results/: they belong together, and the README shows what they say."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.shipped_estimators import shipped_names
+from releg.report.extended import write_extended
+from releg.report.readme import write_readme
+from releg.report.summary import summary
+from releg.report.table1 import write_table1
+from releg.report.variance import write_variance
+from tests.environment import ROOT
+
+RESULTS = ROOT / "results"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WRITERS = {
+    write_table1: ("table1.md", "table1.csv", "table1.json", "table1.tex"),
+    write_variance: ("variance.md",),
+    write_readme: ("README.md",),
+    write_extended: ("extended.md", "extended.csv", "extended.json"),
+}
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The artefacts without the runs, as a clone has them."""
+    for path in RESULTS.iterdir():
+        if path.is_file():
+            shutil.copyfile(path, tmp_path / path.name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
+def test_reports_made_again_from_the_clone_are_the_committed_ones(write: object, copied: Path) -> None:
+    assert callable(write)
+    files = [name for writer, names in WRITERS.items() if writer is write for name in names]
+    if not (copied / files[0]).is_file():
+        pytest.skip(f"no {files[0]} was made")
+    write(copied)
+    for name in files:
+        assert (copied / name).read_text(encoding="utf-8") == (RESULTS / name).read_text(encoding="utf-8"), name
+
+
+def test_the_readme_shows_the_table_that_is_there() -> None:
+    shown = re.search(r"<!-- python -m releg.report.summary -->\n(.*?)<!-- end -->", README, re.DOTALL)
+    assert shown is not None
+    assert shown[1] == summary(RESULTS)
+
+
+def test_common_random_numbers_beat_the_likelihood_ratio_in_every_architecture() -> None:
+    rows = json.loads((RESULTS / "table1.json").read_text())
+    ours = {(row["architecture"], row["estimator"]): row["test_nll_mean"] for row in rows}
+    assert len(ours) == 8
+    assert all(ours[name, "crn"] < ours[name, "lr"] for name, _ in ours)
+
+
+def test_files_that_the_readme_links_to_are_there() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert "results/figure1.png" in links
+    assert [link for link in links if "://" not in link and not (ROOT / link).is_file()] == []
+
+
+def test_the_readme_names_every_shipped_estimator() -> None:
+    section = README.partition("## The estimators")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"`([a-z_]+)`(?=[^|]*\|[^|]*\|$)", section, re.MULTILINE)) == shipped_names()
