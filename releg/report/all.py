@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from releg.report.bench import write_bench
+from releg.report.compare import write_compare
 from releg.report.extended import write_extended
 from releg.report.figure1 import write_figure1
 from releg.report.readme import write_readme
@@ -22,8 +24,18 @@ def write_all(results: Path) -> str:
     return f"{table}\n{extended}" if extended else table
 
 
+def write_pages_of_commands(results: Path) -> None:
+    """Those of releg bench and releg compare, from their numbers, where these are."""
+    if (results / "bench.json").is_file():
+        write_bench(results)
+    if (results / "compare.json").is_file():
+        write_compare(results)
+
+
 if __name__ == "__main__":
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "results")
     try:
-        print(write_all(Path(sys.argv[1] if len(sys.argv) > 1 else "results")))
+        print(write_all(folder))
+        write_pages_of_commands(folder)
     except (OSError, ValueError) as error:
         sys.exit(f"releg.report: {error}")
