@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import cfunc, types
 
-from releg.kernels.cpu_flips import flip_layer
+from releg.kernels.cpu_flips import flip_row
 from releg.kernels.cpu_layout import (
     COUNTERS,
     DEPTH,
@@ -33,7 +33,6 @@ from releg.kernels.cpu_layout import (
     Scratch,
 )
 from releg.kernels.cpu_prepare import prepare_maxima, prepare_row, prepare_weights
-from releg.kernels.cpu_sets import forget
 from releg.kernels.cpu_terms import OPTIONS, inlined
 from releg.kernels.simd_memory import matrix_at, take, vector_at
 
@@ -60,19 +59,21 @@ def scratch_of(field):
         vector_at(field[4], field[5], np.float64),
         vector_at(field[6], field[7], np.float64),
         vector_at(field[8], field[9], np.float64),
-        vector_at(field[10], field[11], np.float64),
+        vector_at(field[10], field[11], np.int32),
         vector_at(field[12], field[13], np.int32),
         vector_at(field[14], field[15], np.int32),
         vector_at(field[16], field[17], np.int32),
         vector_at(field[18], field[19], np.int32),
         vector_at(field[20], field[21], np.int32),
-        matrix_at(field[22], field[23] // 4, 4, np.int32),
-        vector_at(field[24], field[25], np.int32),
-        vector_at(field[26], field[27], np.int32),
-        matrix_at(field[28], 2, field[29] // 2, np.int64),
-        vector_at(field[30], field[31], np.uint32),
+        vector_at(field[22], field[23], np.int32),
+        vector_at(field[24], field[25], np.int64),
+        vector_at(field[26], field[27], np.int64),
+        vector_at(field[28], field[29], np.int64),
+        vector_at(field[30], field[31], np.uint64),
         vector_at(field[32], field[33], np.uint64),
-        vector_at(field[34], field[35], np.int64),
+        vector_at(field[34], field[35], np.uint64),
+        vector_at(field[36], field[37], np.uint32),
+        vector_at(field[38], field[39], np.uint64),
     )
 
 
@@ -103,9 +104,7 @@ def _compiled(number: Any, version: int) -> Any:
         row = take(counters, 0)
         while row < rows:
             prepare_row(store, layout, sources, row)
-            for layer in range(block[DEPTH] - 1, -1, -1):
-                flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy)
-            forget(scratch)
+            flip_row(store, out, layout, scratch, worker, row, rows, entropy)
             row = take(counters, 0)
 
     return flip_rows

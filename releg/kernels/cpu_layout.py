@@ -64,20 +64,22 @@ class Scratch(NamedTuple):
     """What one worker needs for one row of the path; nothing in it survives the row."""
 
     linear: Any  # (sum of sizes,) float64 the linear terms of G of every single unit
-    table: Any  # (sum of sizes,) float64 G of every single unit
+    values: Any  # (nodes,) float64 G of every node, see cpu_memory
     logs: Any  # (H,) float64 change of f so far
     products: Any  # (H,) float64 factors whose logarithm is still to be added
-    before: Any  # (depth,) float64 total when an entry's evaluation was begun
-    values: Any  # (E,) float64 G of an entry's set
+    spins: Any  # (H + 3,) float64 s of a set's members
     order: Any  # (H + 3,) int32 units of one sign
-    first: Any  # (H,) int32 first hit of a unit, or -1
-    hit_unit: Any  # (hits,) int32 changed unit
-    hit_next: Any  # (hits,) int32 next hit of the same unit, or -1
-    slots: Any  # (2**n,) int32 hash table: an entry, or -1
-    entries: Any  # (E, 4) int32 layer, start, count, slot
-    arena: Any  # (A,) int32 members of sets, each ascending; remembered ones first
-    pending: Any  # (depth,) int32 entries under evaluation
-    rows: Any  # (2, H + 3) int64 where the ratios of a set's members are, for the generative and the inference link
+    follow: Any  # (nodes,) int32 the node of the next layer that follows
+    counts: Any  # (H,) int32 how many units of the next layer change with a unit
+    members: Any  # (2 A,) int32 members of sets, each list ascending
+    slots: Any  # (2**n,) int32 hash table: the number of a set, or -1
+    starts: Any  # (sets,) int32 where a set's members begin
+    sizes: Any  # (sets,) int32 how many it has
+    places: Any  # (H + 3,) int64 a set's members
+    rows: Any  # (H + 8,) int64 where the ratios of a set's members are
+    firsts: Any  # (depth + 1,) int64 number of the first set of each layer
+    marks: Any  # (H,) uint64 random bits of each unit; those of a set's members, exclusive or, are its hash
+    hashes: Any  # (H,) uint64 hash of the set that changes with a unit
+    marked: Any  # (sets,) uint64 hash of each set
     masks: Any  # (blocks,) uint32 which targets change, one bit each
     words: Any  # (blocks / 2,) uint64 the same memory
-    used: Any  # (2,) int64 number of entries, of numbers in the arena

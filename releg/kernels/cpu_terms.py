@@ -32,9 +32,9 @@ from releg.kernels.cpu_layout import (
     TOTAL,
     UNITS,
 )
-from releg.kernels.simd import BLOCK, LANES, add_scaled, fill, row_products
+from releg.kernels.simd import BLOCK, LANES, row_products
 from releg.kernels.simd_memory import get
-from releg.kernels.simd_sets import combine_rows, set_logit_means, set_product
+from releg.kernels.simd_sets import set_logit_means
 
 # No function here allocates: without numba's reference counts (of some twenty arrays at every call) the kernel is two
 # and a half times as fast. Functions called from one place are inlined, since passing Scratch is a copy of 1 KiB.
@@ -154,16 +154,6 @@ def entropy_units(store, links, link, row, signs, ones, scratch):
 
 
 @inlined
-def set_delta(store, links, link, signs, members, start, count, delta):
-    """d of every target, for the flips of a set of units."""
-    stride = links[link, STRIDE]
-    fill(store, delta, 0, stride // LANES)
-    for c in range(start, start + count):
-        k = members[c]
-        add_scaled(store, delta, links[link, PLAIN] + k * stride, store[signs + k], stride // LANES)
-
-
-@inlined
 def blocks_within_range(store, links, link, members, start, count):
     """How many blocks of targets one product of a set may span; 0: not even one."""
     units, blocks = links[link, UNITS], links[link, STRIDE] // BLOCK
@@ -178,30 +168,3 @@ def blocks_within_range(store, links, link, members, start, count):
     if spread <= SET_LIMIT:
         return blocks if bound * blocks <= LIMIT else int(LIMIT / bound)
     return min(blocks, int(SET_LIMIT / (BLOCK * bound)))
-
-
-@inlined
-def four_rows(store, links, link, rows, side, count, partial, ones):
-    """Four rows whose product is that of the `count` rows in rows[side]."""
-    left = count
-    while left > 4:
-        last = (rows[side, left - 1], rows[side, left - 2], rows[side, left - 3], rows[side, left - 4])
-        combine_rows(store, partial, last, links[link, STRIDE] // BLOCK)
-        left -= 3
-        rows[side, left - 1] = partial
-    rows[side, left] = rows[side, left + 1] = ones
-    return rows[side, 0], rows[side, 1], rows[side, 2], rows[side, 3]
-
-
-@inlined
-def set_logarithm(store, links, link, row, rows, chunk):
-    """The softplus change of all targets, from products of `chunk` blocks."""
-    stride = links[link, STRIDE]
-    blocks = stride // BLOCK
-    stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-    total = 0.0
-    for begin in range(0, blocks, chunk):
-        at = begin * BLOCK
-        here = (rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at)
-        total += math.log(set_product(store, stay + at, move + at, here, min(chunk, blocks - begin)))
-    return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -12,11 +12,9 @@ from torch import Tensor
 
 from releg.kernels import cpu_layout as columns
 from releg.kernels.cpu_layout import LAYER_COLUMNS, LINK_COLUMNS, Layout, Scratch
+from releg.kernels.cpu_memory import LINE
 from releg.kernels.simd import BLOCK
 from releg.sbn import Path, SigmoidBeliefNet
-
-SETS = 4096  # changed sets remembered per row; more are evaluated again
-MEMBERS = 16  # per set, on average; beyond, sets are not remembered
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -127,24 +125,24 @@ class Workspace:
 
     def _scratch(self) -> Scratch:
         layers = self.shape.layers
-        widest, depth = max(layers), len(layers)
-        hits = max((a * b for a, b in pairwise(layers)), default=1)
-        sets = min(SETS, sum(layers) * depth)
-        arena = MEMBERS * sets + (depth + 1) * widest
-        floats = [sum(layers), sum(layers), widest, widest, depth, sets]
-        integers = [widest + 3, widest, hits, hits, 1 << (2 * sets).bit_length(), (sets, 4), arena, depth]
+        widest, units, depth = max(layers), sum(layers), len(layers)
+        # a layer has as many sets as there are units above it, at most: each unit or set is followed by one
+        most = list(accumulate(layers[:-1], initial=0))
+        sets, nodes = sum(most), units + 1 + sum(most)
+        lists = max(sources * (round_up(size, BLOCK) + LINE) for sources, size in zip(most, layers, strict=True))
+        floats = [units, nodes, widest, widest, widest + 3]
+        integers = [widest + 3, nodes, widest, 2 * lists, 1 << (2 * max(most)).bit_length(), sets, sets]
         masks = np.zeros(round_up(widest, 2 * BLOCK) // BLOCK + 2, dtype=np.uint32)
         arrays = [
             *[np.zeros(size) for size in floats],
             *[np.zeros(size, dtype=np.int32) for size in integers],
-            np.zeros((2, widest + 3), dtype=np.int64),  # rows
+            *[np.zeros(size, dtype=np.int64) for size in (widest + 3, widest + 8, depth + 1)],
+            np.random.default_rng(0).integers(2**64, size=widest, dtype=np.uint64),  # marks
+            *[np.zeros(size, dtype=np.uint64) for size in (widest, sets)],
             masks,
             masks.view(np.uint64),  # words
-            np.zeros(2, dtype=np.int64),  # used
         ]
-        scratch = Scratch._make(arrays)
-        scratch.slots[:] = -1
-        return scratch
+        return Scratch._make(arrays)
 
     def _block(self) -> np.ndarray:
         """What the kernel is called with; PHASE, OUT, ROWS and ENTROPY change from call to call."""

@@ -25,6 +25,18 @@ def get(typing: Any, array: Any, index: Any) -> tuple[Any, Codegen]:
 
 
 @intrinsic
+def put(typing: Any, array: Any, index: Any, value: Any) -> tuple[Any, Codegen]:
+    """array[index] = value, likewise."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        base = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(base, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
 def lowest_bit(typing: Any, mask: Any) -> tuple[Any, Codegen]:
     """Position of the lowest bit set in a mask that is not zero."""
 
