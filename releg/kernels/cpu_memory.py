@@ -10,23 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from releg.kernels.cpu_layout import TABLE, WIDTH
+from releg.kernels.cpu_layout import MEMBERS, TABLE
 from releg.kernels.cpu_terms import inlined
 from releg.kernels.simd_memory import get, put
 
-LINE = 16  # between lists of members, so that their beginnings are spread over the cache
-
 
 @inlined
-def list_of(layout, scratch, layer, number):
-    """Where the members of a set of that layer are, numbered by what it follows: units first, then sets."""
-    half = (layer & 1) * (scratch.members.size // 2)
-    return half + number * (layout.layers[layer, WIDTH] + LINE)
-
-
-@inlined
-def begin_layer(scratch, layer):
-    """Make room for sets of that layer."""
+def forget(scratch, layer):
+    """Begin the sets of that layer: there are none."""
     scratch.firsts[layer + 1] = scratch.firsts[layer]
     for slot in range(scratch.slots.size):
         scratch.slots[slot] = -1
@@ -34,18 +25,18 @@ def begin_layer(scratch, layer):
 
 @inlined
 def precede(layout, scratch, node, layer, start, count, mix):
-    """Let a node be followed by the set members[start : start + count] of that layer, whose hash is mix."""
+    """Let a node be followed by the set found[start : start + count] of that layer, whose hash is mix."""
     none = scratch.linear.size
     after = none
     if count == 1:
-        after = layout.layers[layer, TABLE] + np.int64(get(scratch.members, start))
+        after = layout.layers[layer, TABLE] + np.int64(get(scratch.found, start))
     elif count > 1:
-        after = none + 1 + remember(scratch, layer, start, count, mix)
+        after = none + 1 + remember(layout, scratch, layer, start, count, mix)
     put(scratch.follow, node, after)
 
 
 @inlined
-def remember(scratch, layer, start, count, mix):
+def remember(layout, scratch, layer, start, count, mix):
     """The number of a set; a new one if there was none."""
     last = scratch.slots.size - 1
     slot = np.int64(mix >> np.uint64(33)) & last
@@ -58,18 +49,23 @@ def remember(scratch, layer, start, count, mix):
     number = scratch.firsts[layer + 1]
     scratch.firsts[layer + 1] = number + 1
     put(scratch.slots, slot, number)
+    to = layout.layers[layer, MEMBERS]
+    if number > scratch.firsts[layer]:
+        to = np.int64(get(scratch.starts, number - 1) + get(scratch.sizes, number - 1))
     put(scratch.marked, number, mix)
-    put(scratch.starts, number, start)
+    put(scratch.starts, number, to)
     put(scratch.sizes, number, count)
+    for at in range(count):
+        put(scratch.members, to + at, get(scratch.found, start + at))
     return number
 
 
 @inlined
 def same_members(scratch, number, start, count):
-    """Whether a remembered set is that of the list: hashes alone would leave a chance of error."""
+    """Whether a remembered set is the one found: hashes alone would leave a chance of error."""
     same, other = get(scratch.sizes, number) == count, np.int64(get(scratch.starts, number))
     at = 0
     while same and at < count:
-        same = get(scratch.members, other + at) == get(scratch.members, start + at)
+        same = get(scratch.members, other + at) == get(scratch.found, start + at)
         at += 1
     return same

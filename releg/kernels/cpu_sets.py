@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from releg.kernels.cpu_layout import CROSS, LOGITS, SIGNS, SIZE, STRIDE, TABLE, WIDTH
-from releg.kernels.cpu_memory import list_of, precede
+from releg.kernels.cpu_layout import CROSS, LOGITS, SIGNS, STRIDE, TABLE, WIDTH
+from releg.kernels.cpu_memory import precede
 from releg.kernels.cpu_set_terms import generative_change, inference_change
 from releg.kernels.cpu_terms import inlined
 from releg.kernels.simd_memory import get, lowest_bit, put
@@ -40,22 +40,21 @@ def score_sets(store, layout, scratch, worker, row, layer):
 @inlined
 def follow_sets(store, layout, scratch, worker, row, layer, entropy):
     """The terms of the next layer, and which node follows, for every set of a layer."""
-    layers, first = layout.layers, scratch.firsts[layer]
+    layers = layout.layers
     signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
-    none, size = scratch.linear.size, layers[layer, SIZE]
-    for number in range(first, scratch.firsts[layer + 1]):
+    none = scratch.linear.size
+    for number in range(scratch.firsts[layer], scratch.firsts[layer + 1]):
         start, count = np.int64(get(scratch.starts, number)), np.int64(get(scratch.sizes, number))
         value = get(scratch.values, none + 1 + number)
         value += inference_change(store, layout, scratch, worker, row, layer, signs, start, count, entropy)
-        deeper = list_of(layout, scratch, layer + 1, size + number - first)
-        more, changed, mix = changed_units(store, layout, scratch, row, layer, signs, start, count, deeper, entropy)
+        more, changed, mix = changed_units(store, layout, scratch, row, layer, signs, start, count, entropy)
         put(scratch.values, none + 1 + number, value + more)
-        precede(layout, scratch, none + 1 + number, layer + 1, deeper, changed, mix)
+        precede(layout, scratch, none + 1 + number, layer + 1, 0, changed, mix)
 
 
 @inlined
-def changed_units(store, layout, scratch, row, layer, signs, start, count, deeper, entropy):
-    """Units named by the masks into the list at `deeper`; the third line of G_l, their number and their hash."""
+def changed_units(store, layout, scratch, row, layer, signs, start, count, entropy):
+    """Units named by the masks into found; the third line of G_l, their number and their hash."""
     links, layers = layout.links, layout.layers
     deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
     logits = links[2 * layer + 1, LOGITS] + row * links[2 * layer + 1, STRIDE]
@@ -73,7 +72,7 @@ def changed_units(store, layout, scratch, row, layer, signs, start, count, deepe
         while mask != 0:
             k = word * 64 + lowest_bit(mask)
             mask &= mask - np.uint64(1)
-            put(scratch.members, deeper + changed, k)
+            put(scratch.found, changed, k)
             changed += 1
             mix ^= get(scratch.marks, k)
             moved = crossing(store, scratch, layers[layer, CROSS] + k * layers[layer, WIDTH], count)
