@@ -1,4 +1,4 @@
-"""One layer of one row in the CPU kernel: direct terms of all its units, then what follows from changed units."""
+"""Some rows in the CPU kernel: down through the layers, terms of every node and what follows; then up, adding."""
 
 from __future__ import annotations
 
@@ -6,39 +6,62 @@ import math
 
 import numpy as np
 
-from releg.kernels.cpu_layout import MATCH, NEXT, NEXT_STRIDE, OWN, OWN_STRIDE, SIGNS, SIZE, TABLE, UNITS, WIDTH
-from releg.kernels.cpu_sets import find_hits, what_follows
-from releg.kernels.cpu_terms import entropy_units, inlined, multiply_units
+from releg.kernels.cpu_arguments import scratch_of
+from releg.kernels.cpu_hits import follow_units
+from releg.kernels.cpu_layout import (
+    MATCH,
+    NEXT,
+    NEXT_STRIDE,
+    OWN,
+    OWN_STRIDE,
+    ROWS,
+    SIGNS,
+    SIZE,
+    STRIDE,
+    TABLE,
+    UNITS,
+    WIDTH,
+)
+from releg.kernels.cpu_sets import follow_sets, score_sets
+from releg.kernels.cpu_terms import inlined, multiply_units
+from releg.kernels.simd import BLOCK
+from releg.kernels.simd_memory import get
+
+CACHE = 1 << 17  # bytes of weights that stay in the second-level cache of a core, with room for all else
 
 
 @inlined
-def flip_layer(store, out, layout, scratch, worker, row, rows, layer, entropy):
-    """G of every single unit of one layer into the table, f1 - f0 into out."""
-    links, layers, logs = layout.links, layout.layers, scratch.logs
-    size, table = layers[layer, SIZE], layers[layer, TABLE]
-    signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
-    linear_terms(store, links, layers, scratch, row, layer, signs, entropy)
-    multiply_units(store, links, 2 * layer, row, signs, scratch, -1)
-    if layer + 1 < layers.shape[0]:
-        multiply_units(store, links, 2 * layer + 1, row, signs, scratch, 1)
-        if entropy:
-            entropy_units(store, links, 2 * layer + 1, row, signs, layout.spare[-1, 0], scratch)
-        find_hits(store, layout, scratch, row, layer)
-        for i in range(size):
-            if scratch.first[i] >= 0:
-                logs[i] += what_follows(store, layout, scratch, worker, row, layer, i, entropy)
-    own = layers[layer, OWN] + row * layers[layer, OWN_STRIDE]
-    for i in range(size):
-        change = logs[i] + math.log(scratch.products[i])
-        scratch.table[table + i] = change
-        # the flip takes f from f_z to f_(1-z), and log q(z[l] | z[l-1]) by s * a
-        out[table * rows + row * size + i] = store[signs + i] * change - store[own + i]
+def flip_group(store, out, layout, block, worker, first, last, entropy):
+    """f1 - f0 of every unit of some rows into out.
+
+    Every step is taken for all rows before the next: what it reads of the weights stays in the cache.
+    """
+    depth = layout.layers.shape[0]
+    for layer in range(depth):
+        for row in range(first, last):
+            begin_layer(store, layout, scratch_of(block, worker, row - first), row, layer, entropy)
+        multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer, -1)
+        for row in range(first, last):
+            score_sets(store, layout, scratch_of(block, worker, row - first), worker, row, layer)
+        if layer + 1 < depth:
+            multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer + 1, 1)
+            for row in range(first, last):
+                follow_units(store, layout, scratch_of(block, worker, row - first), row, layer, entropy)
+            for row in range(first, last):
+                follow_sets(store, layout, scratch_of(block, worker, row - first), worker, row, layer, entropy)
+        for row in range(first, last):
+            end_layer(layout, scratch_of(block, worker, row - first), layer)
+    for row in range(first, last):
+        for layer in range(depth - 1, -1, -1):
+            add_up(store, out, layout, scratch_of(block, worker, row - first), row, block[ROWS], layer)
 
 
 @inlined
-def linear_terms(store, links, layers, scratch, row, layer, signs, entropy):
-    """s * (below @ W + r - z[l+1] @ V), the last where -log q of the next layer is counted as it is; logs begin so."""
+def begin_layer(store, layout, scratch, row, layer, entropy):
+    """Logs begin as s * (below @ W + r - z[l+1] @ V), the last where -log q of the next layer is counted as it is."""
+    links, layers = layout.links, layout.layers
     units, table = links[2 * layer, UNITS], layers[layer, TABLE]
+    signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
     match = links[2 * layer, MATCH] + row * units
     deeper = links[2 * layer + 1, MATCH] + row * units
     following = layers[layer, NEXT] + row * layers[layer, NEXT_STRIDE]
@@ -47,6 +70,44 @@ def linear_terms(store, links, layers, scratch, row, layer, signs, entropy):
         value = np.float64(store[match + i]) + store[following + i]
         if counted:
             value -= store[deeper + i]
-        value *= store[signs + i]
-        scratch.linear[table + i] = scratch.logs[i] = value
+        scratch.linear[table + i] = scratch.logs[i] = value * store[signs + i]
         scratch.products[i] = 1.0
+        scratch.follow[table + i] = scratch.linear.size
+    if layer == 0:
+        scratch.firsts[0] = scratch.firsts[1] = 0
+
+
+@inlined
+def multiply_layer(store, layout, block, worker, first, last, layer, link, power):
+    """multiply_units of all units for all rows, as many units at a time as stay in the cache."""
+    units, width = layout.links[link, UNITS], layout.layers[layer, WIDTH]
+    part = max(BLOCK, CACHE // (layout.links[link, STRIDE] * store.itemsize))
+    for begin in range(0, units, part):
+        end = min(begin + part, units)
+        for row in range(first, last):
+            scratch, signs = scratch_of(block, worker, row - first), layout.layers[layer, SIGNS] + row * width
+            multiply_units(store, layout.links, link, row, signs, scratch, power, begin, end)
+
+
+@inlined
+def end_layer(layout, scratch, layer):
+    """The terms of the layer's units, but for what follows."""
+    table = layout.layers[layer, TABLE]
+    for i in range(layout.layers[layer, SIZE]):
+        scratch.values[table + i] = scratch.logs[i] + math.log(scratch.products[i])
+
+
+@inlined
+def add_up(store, out, layout, scratch, row, rows, layer):
+    """G of every set and unit of one layer, those of the next being known."""
+    layers, values, none = layout.layers, scratch.values, scratch.linear.size
+    for node in range(none + 1 + scratch.firsts[layer], none + 1 + scratch.firsts[layer + 1]):
+        values[node] += get(values, scratch.follow[node])
+    size, table = layers[layer, SIZE], layers[layer, TABLE]
+    signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
+    own = layers[layer, OWN] + row * layers[layer, OWN_STRIDE]
+    for i in range(size):
+        change = values[table + i] + get(values, scratch.follow[table + i])
+        values[table + i] = change
+        # the flip takes f from f_z to f_(1-z), and log q(z[l] | z[l-1]) by s * a
+        out[table * rows + row * size + i] = store[signs + i] * change - store[own + i]

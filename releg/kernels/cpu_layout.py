@@ -34,15 +34,18 @@ NEXT_STRIDE = 9
 ACROSS = 10  # (size of the next layer, SIZE) V, inference weights into the next layer
 CROSS = 11  # (size of the next layer, SIZE) W.T - V, W generative weights out of it; W.T alone for entropies
 TABLE = 12  # where the layer's units begin in arrays over all units
-LAYER_COLUMNS = 13
+MEMBERS = 13  # where the members of the layer's sets begin in Scratch.members
+LAYER_COLUMNS = 14
 
 LIMIT = 64.0  # sum of |d| in one lane of a product: exp(64) fits float32, exp(8 * 64) * FAR fits float64
 SET_LIMIT = 512.0  # sum of |d| in all lanes of the product of a set
 FAR = 1e80  # a running product outside [1/FAR, FAR] is turned into its logarithm
 
 # What the kernel is called with: one array of int64, addresses and numbers
-(PHASE, STORE, STORE_SIZE, OUT, ROWS, ENTROPY, DEPTH, WORKERS, LINKS, LAYERS, SPARE, SOURCES, COUNTERS) = range(13)
-FIELDS = 13  # from here on, for each worker, the address and the length of each array of its Scratch
+(PHASE, STORE, STORE_SIZE, OUT, ROWS, ENTROPY, DEPTH, WORKERS, LINKS, LAYERS, SPARE, SOURCES, COUNTERS, SLOTS) = range(
+    14
+)
+FIELDS = 14  # from here on, for each worker and each of its SLOTS, address and length of each array of a Scratch
 
 # Columns of the table of addresses of what torch owns; rows are links for the first two, layers for the others
 LINK_WEIGHT = 0  # (TARGETS, UNITS)
@@ -61,23 +64,26 @@ class Layout(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What one worker needs for one row of the path; nothing in it survives the row."""
+    """What one worker needs for one of the rows that it has in hand; nothing in it survives the row."""
 
     linear: Any  # (sum of sizes,) float64 the linear terms of G of every single unit
-    table: Any  # (sum of sizes,) float64 G of every single unit
+    values: Any  # (nodes,) float64 G of every node, see cpu_memory
     logs: Any  # (H,) float64 change of f so far
     products: Any  # (H,) float64 factors whose logarithm is still to be added
-    before: Any  # (depth,) float64 total when an entry's evaluation was begun
-    values: Any  # (E,) float64 G of an entry's set
-    order: Any  # (H + 3,) int32 units of one sign
-    first: Any  # (H,) int32 first hit of a unit, or -1
-    hit_unit: Any  # (hits,) int32 changed unit
-    hit_next: Any  # (hits,) int32 next hit of the same unit, or -1
-    slots: Any  # (2**n,) int32 hash table: an entry, or -1
-    entries: Any  # (E, 4) int32 layer, start, count, slot
-    arena: Any  # (A,) int32 members of sets, each ascending; remembered ones first
-    pending: Any  # (depth,) int32 entries under evaluation
-    rows: Any  # (2, H + 3) int64 where the ratios of a set's members are, for the generative and the inference link
+    spins: Any  # (H + 3,) float64 s of a set's members
+    order: Any  # (2 (H + 4),) int32 units that are 0, units that are 1
+    follow: Any  # (nodes,) int32 the node of the next layer that follows
+    counts: Any  # (H,) int32 how many units of the next layer change with a unit
+    found: Any  # (H, ...) int32 the units that change with a unit, or a set at hand: one list each, ascending
+    members: Any  # (A,) int32 members of all sets of two layers, each list ascending
+    slots: Any  # (2**n,) int32 hash table: the number of a set, or -1
+    starts: Any  # (sets,) int32 where a set's members begin
+    sizes: Any  # (sets,) int32 how many it has
+    places: Any  # (H + 3,) int64 a set's members
+    rows: Any  # (H + 8,) int64 where the ratios of a set's members are
+    firsts: Any  # (depth + 1,) int64 number of the first set of each layer
+    marks: Any  # (H,) uint64 random bits of each unit; those of a set's members, exclusive or, are its hash
+    hashes: Any  # (H,) uint64 hash of the set that changes with a unit
+    marked: Any  # (sets,) uint64 hash of each set
     masks: Any  # (blocks,) uint32 which targets change, one bit each
     words: Any  # (blocks / 2,) uint64 the same memory
-    used: Any  # (2,) int64 number of entries, of numbers in the arena

@@ -33,9 +33,10 @@ from releg.kernels.cpu_layout import (
 )
 from releg.kernels.cpu_terms import OPTIONS, inlined
 from releg.kernels.simd import LANES, add_scaled, fill
-from releg.kernels.simd_memory import copy_in, get, take, vector_at
+from releg.kernels.simd_memory import copy_in, get, prefetch, put, take, vector_at
 from releg.kernels.simd_tables import bounds, exponentials, sigmoids, thresholds
 
+AHEAD = 16  # rows of a weight matrix that are under way while one is read: the machine does not foresee them
 GROUP = 16  # units prepared at once: columns of a weight matrix that share cache lines
 
 
@@ -67,8 +68,9 @@ def transpose(store, links, link, sources, begin, end):
     weight = vector_at(sources[link, LINK_WEIGHT], units * targets, store.dtype)
     plain = links[link, PLAIN]
     for j in range(targets):
+        prefetch(weight, (j + AHEAD) * units + begin)
         for unit in range(begin, end):
-            store[plain + unit * stride + j] = get(weight, j * units + unit)
+            put(store, plain + unit * stride + j, get(weight, j * units + unit))
 
 
 @inlined

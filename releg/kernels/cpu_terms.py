@@ -32,9 +32,9 @@ from releg.kernels.cpu_layout import (
     TOTAL,
     UNITS,
 )
-from releg.kernels.simd import BLOCK, LANES, add_scaled, fill, row_products
-from releg.kernels.simd_memory import get
-from releg.kernels.simd_sets import combine_rows, set_logit_means, set_product
+from releg.kernels.simd import BLOCK, LANES, row_products
+from releg.kernels.simd_memory import get, put
+from releg.kernels.simd_sets import set_logit_means
 
 # No function here allocates: without numba's reference counts (of some twenty arrays at every call) the kernel is two
 # and a half times as fast. Functions called from one place are inlined, since passing Scratch is a copy of 1 KiB.
@@ -83,28 +83,46 @@ def far(product):
 @inlined
 def keep(scratch, i, product, logarithm, power):
     """Count the product (and what has been taken out of it) in f, or its inverse."""
-    scratch.logs[i] += power * logarithm
-    scratch.products[i] *= product if power > 0 else 1.0 / product
+    put(scratch.logs, i, get(scratch.logs, i) + power * logarithm)
+    put(scratch.products, i, get(scratch.products, i) * (product if power > 0 else 1.0 / product))
+
+
+@inlined
+def sort_by_sign(store, signs, top, order, first, last):
+    """Units whose weights are within range into order: those that are 0, and from its middle on those that are 1.
+
+    Three more of each fill up the last group of four. Without a branch, since signs cannot be foretold.
+    """
+    half = order.size // 2
+    plus, minus = 0, half
+    for i in range(first, last):
+        fits = np.int64(get(store, top + i) <= LIMIT)
+        negative = np.int64(get(store, signs + i) < 0)
+        put(order, plus, i)
+        put(order, minus, i)
+        plus += fits * (1 - negative)
+        minus += fits * negative
+    for at in range(3):
+        put(order, plus + at, get(order, max(plus - 1, 0)))
+        put(order, minus + at, get(order, max(minus - 1, half)))
+    return plus, minus - half
 
 
 @njit(**OPTIONS)
-def multiply_units(store, links, link, row, signs, scratch, power):
-    """For every unit: the softplus changes of its targets, times power (+1 or -1), into products and logs."""
-    units, stride = links[link, UNITS], links[link, STRIDE]
+def multiply_units(store, links, link, row, signs, scratch, power, first, last):
+    """For units first to last - 1: softplus changes of the targets, times power (+1 or -1), into products, logs."""
+    stride = links[link, STRIDE]
     steps, top, ratio = (links[link, TARGETS] + LANES - 1) // LANES, links[link, TOP], links[link, RATIO]
-    order = scratch.order
+    counts = sort_by_sign(store, signs, top, scratch.order, first, last)
     for side in range(2):
         stay = links[link, STAY + side] + row * stride  # sigmoid(-r), or sigmoid(r) for units that are 1
         move = links[link, MOVE - side] + row * stride
-        count = 0
-        for i in range(units):
-            order[count] = i
-            count += (store[signs + i] < 0) == side and store[top + i] <= LIMIT
-        if count > 0:
-            order[count] = order[count + 1] = order[count + 2] = order[count - 1]  # fills up the last group
+        order, count = side * (scratch.order.size // 2), counts[side]
         for group in range(0, count, 4):
-            i0, i1, i2, i3 = order[group], order[group + 1], order[group + 2], order[group + 3]
-            bound = np.float64(max(max(store[top + i0], store[top + i1]), max(store[top + i2], store[top + i3])))
+            i0, i1 = get(scratch.order, order + group), get(scratch.order, order + group + 1)
+            i2, i3 = get(scratch.order, order + group + 2), get(scratch.order, order + group + 3)
+            larger = max(get(store, top + i0), get(store, top + i1))
+            bound = np.float64(max(larger, max(get(store, top + i2), get(store, top + i3))))
             chunk = chunk_of(bound, steps)
             r0, r1, r2, r3 = ratio + i0 * stride, ratio + i1 * stride, ratio + i2 * stride, ratio + i3 * stride
             p0 = p1 = p2 = p3 = 1.0
@@ -124,13 +142,14 @@ def multiply_units(store, links, link, row, signs, scratch, power):
                 keep(scratch, i2, p2, t2, power)
             if group + 3 < count:
                 keep(scratch, i3, p3, t3, power)
-    for i in range(units):
-        if store[top + i] > LIMIT:
+    for i in range(first, last):
+        if get(store, top + i) > LIMIT:
             logits, plain = links[link, LOGITS] + row * stride, links[link, PLAIN] + i * stride
             change = softplus_change(store, logits, plain, np.float64(store[signs + i]), links[link, TARGETS])
             scratch.logs[i] += power * change
-        elif store[signs + i] < 0:
-            scratch.logs[i] -= power * store[links[link, TOTAL] + i]
+        else:
+            total = np.int64(get(store, signs + i) < 0) * get(store, links[link, TOTAL] + i)
+            put(scratch.logs, i, get(scratch.logs, i) - power * total)
 
 
 @njit(**OPTIONS)
@@ -154,16 +173,6 @@ def entropy_units(store, links, link, row, signs, ones, scratch):
 
 
 @inlined
-def set_delta(store, links, link, signs, members, start, count, delta):
-    """d of every target, for the flips of a set of units."""
-    stride = links[link, STRIDE]
-    fill(store, delta, 0, stride // LANES)
-    for c in range(start, start + count):
-        k = members[c]
-        add_scaled(store, delta, links[link, PLAIN] + k * stride, store[signs + k], stride // LANES)
-
-
-@inlined
 def blocks_within_range(store, links, link, members, start, count):
     """How many blocks of targets one product of a set may span; 0: not even one."""
     units, blocks = links[link, UNITS], links[link, STRIDE] // BLOCK
@@ -178,30 +187,3 @@ def blocks_within_range(store, links, link, members, start, count):
     if spread <= SET_LIMIT:
         return blocks if bound * blocks <= LIMIT else int(LIMIT / bound)
     return min(blocks, int(SET_LIMIT / (BLOCK * bound)))
-
-
-@inlined
-def four_rows(store, links, link, rows, side, count, partial, ones):
-    """Four rows whose product is that of the `count` rows in rows[side]."""
-    left = count
-    while left > 4:
-        last = (rows[side, left - 1], rows[side, left - 2], rows[side, left - 3], rows[side, left - 4])
-        combine_rows(store, partial, last, links[link, STRIDE] // BLOCK)
-        left -= 3
-        rows[side, left - 1] = partial
-    rows[side, left] = rows[side, left + 1] = ones
-    return rows[side, 0], rows[side, 1], rows[side, 2], rows[side, 3]
-
-
-@inlined
-def set_logarithm(store, links, link, row, rows, chunk):
-    """The softplus change of all targets, from products of `chunk` blocks."""
-    stride = links[link, STRIDE]
-    blocks = stride // BLOCK
-    stay, move = links[link, STAY] + row * stride, links[link, MOVE] + row * stride
-    total = 0.0
-    for begin in range(0, blocks, chunk):
-        at = begin * BLOCK
-        here = (rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at)
-        total += math.log(set_product(store, stay + at, move + at, here, min(chunk, blocks - begin)))
-    return total

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from releg.kernels import cpu_layout as columns
+from releg.kernels.cpu_hits import LINE
 from releg.kernels.cpu_layout import LAYER_COLUMNS, LINK_COLUMNS, Layout, Scratch
 from releg.kernels.simd import BLOCK
 from releg.sbn import Path, SigmoidBeliefNet
 
-SETS = 4096  # changed sets remembered per row; more are evaluated again
-MEMBERS = 16  # per set, on average; beyond, sets are not remembered
+SLOTS = 2  # rows that a worker has in hand at once: what it reads of the weights serves all of them
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -77,7 +77,10 @@ class Workspace:
         self.layout = Layout(self.links, self.layers, np.array([*spare, [ones, ones]], dtype=np.int64))
         array, self.views = store.allocate(shape.dtype)
         self.array = array.numpy()
-        self.scratch = [self._scratch() for _ in range(shape.workers)]
+        # a layer has as many sets as there are units above it, at most: each unit or set is followed by one
+        self.most = list(accumulate(shape.layers[:-1], initial=0))
+        self.members = self._place_members()
+        self.scratch = [self._scratch() for _ in range(shape.workers * SLOTS)]
         self.counters = np.zeros(2, dtype=np.int64)  # the next row, the next worker
         self.sources = np.zeros((2 * depth, columns.SOURCE_COLUMNS), dtype=np.int64)
         self.match = [self.views[int(at)] for at in self.links[:-1, columns.MATCH]]
@@ -125,32 +128,37 @@ class Workspace:
         row[columns.MOVE] = store.reserve(rows, targets, stride)
         row[columns.MATCH] = store.reserve(rows, units)
 
+    def _place_members(self) -> int:
+        """Members of sets are needed until the next layer is done: one half for even layers, one for odd ones."""
+        needed = [sets * size for sets, size in zip(self.most, self.shape.layers, strict=True)]
+        self.layers[1::2, columns.MEMBERS] = max(needed[::2])
+        return max(needed[::2]) + max(needed[1::2], default=0)
+
     def _scratch(self) -> Scratch:
-        layers = self.shape.layers
-        widest, depth = max(layers), len(layers)
-        hits = max((a * b for a, b in pairwise(layers)), default=1)
-        sets = min(SETS, sum(layers) * depth)
-        arena = MEMBERS * sets + (depth + 1) * widest
-        floats = [sum(layers), sum(layers), widest, widest, depth, sets]
-        integers = [widest + 3, widest, hits, hits, 1 << (2 * sets).bit_length(), (sets, 4), arena, depth]
+        layers, most = self.shape.layers, self.most
+        widest, units, depth, sets = max(layers), sum(layers), len(layers), sum(most)
+        nodes = units + 1 + sets
+        floats = [units, nodes, widest, widest, widest + 3]
+        found = max((a * (round_up(b, BLOCK) + LINE) for a, b in pairwise(layers)), default=0)
+        integers = [2 * (widest + 4), nodes, widest, found, self.members, 1 << (2 * max(most)).bit_length(), sets, sets]
         masks = np.zeros(round_up(widest, 2 * BLOCK) // BLOCK + 2, dtype=np.uint32)
         arrays = [
             *[np.zeros(size) for size in floats],
             *[np.zeros(size, dtype=np.int32) for size in integers],
-            np.zeros((2, widest + 3), dtype=np.int64),  # rows
+            *[np.zeros(size, dtype=np.int64) for size in (widest + 3, widest + 8, depth + 1)],
+            np.random.default_rng(0).integers(2**64, size=widest, dtype=np.uint64),  # marks
+            *[np.zeros(size, dtype=np.uint64) for size in (widest, sets)],
             masks,
             masks.view(np.uint64),  # words
-            np.zeros(2, dtype=np.int64),  # used
         ]
-        scratch = Scratch._make(arrays)
-        scratch.slots[:] = -1
-        return scratch
+        return Scratch._make(arrays)
 
     def _block(self) -> np.ndarray:
         """What the kernel is called with; PHASE, OUT, ROWS and ENTROPY change from call to call."""
         fields = [number for scratch in self.scratch for a in scratch for number in (a.ctypes.data, a.size)]
         block = np.array([*[0] * columns.FIELDS, *fields], dtype=np.int64)
         block[columns.DEPTH], block[columns.WORKERS] = len(self.shape.layers), self.shape.workers
+        block[columns.SLOTS] = SLOTS
         block[columns.STORE], block[columns.STORE_SIZE] = self.array.ctypes.data, self.array.size
         tables = {
             columns.LINKS: self.links,

@@ -25,6 +25,35 @@ def get(typing: Any, array: Any, index: Any) -> tuple[Any, Codegen]:
 
 
 @intrinsic
+def put(typing: Any, array: Any, index: Any, value: Any) -> tuple[Any, Codegen]:
+    """array[index] = value, likewise."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        base = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(base, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> tuple[Any, Codegen]:
+    """Begin to load array[index] into the cache; the index may lie behind the end."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        base = context.make_array(signature.args[0])(context, builder, args[0]).data
+        i32, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32]), "llvm.prefetch"
+        )
+        address = builder.bitcast(builder.gep(base, [args[1]]), byte)
+        builder.call(function, [address, *(ir.Constant(i32, number) for number in (0, 3, 1))])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@intrinsic
 def lowest_bit(typing: Any, mask: Any) -> tuple[Any, Codegen]:
     """Position of the lowest bit set in a mask that is not zero."""
 

@@ -12,21 +12,23 @@ from numba.extending import intrinsic
 
 from releg.kernels.simd import BLOCK, LANES, Codegen, Vectors
 
-ROWS = 4  # rows whose product is the ratio of a set; larger sets are combined into fewer rows first
-SET_ROWS = types.UniTuple(types.intp, ROWS)
+
+def _positions(rows: Any) -> Any:
+    """The type of a tuple with as many rows."""
+    return types.UniTuple(types.intp, len(rows))
 
 
 class _SetLoop:
     """The loop over blocks of targets that the intrinsics on sets share: factor_j = stay_j + move_j * ratio_j.
 
-    ratio_j is the product of ROWS rows of the store. `each` sees every factor as it is made.
+    ratio_j is the product of some rows of the store. `each` sees every factor as it is made.
     """
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
         self.builder = builder
         self.vectors = Vectors(context, builder, signature, args)
         self.stay, self.move, rows, self.blocks = args[1:5]
-        self.rows = cgutils.unpack_tuple(builder, rows, ROWS)
+        self.rows = cgutils.unpack_tuple(builder, rows, len(signature.args[3]))
 
     def slots(self, start: float) -> list[Any]:
         """One accumulator per vector of a block."""
@@ -65,7 +67,7 @@ def set_product(typing: Any, store: Any, stay: Any, move: Any, rows: Any, blocks
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
         return _SetLoop(context, builder, signature, args).run(lambda *_: None, lambda _: None)
 
-    return types.float64(store, types.intp, types.intp, SET_ROWS, types.intp), codegen
+    return types.float64(store, types.intp, types.intp, _positions(rows), types.intp), codegen
 
 
 @intrinsic
@@ -101,7 +103,7 @@ def set_product_and_changes(
 
         return loop.run(each, after)
 
-    return types.float64(store, types.intp, types.intp, SET_ROWS, types.intp, types.intp, masks), codegen
+    return types.float64(store, types.intp, types.intp, _positions(rows), types.intp, types.intp, masks), codegen
 
 
 @intrinsic
@@ -128,16 +130,16 @@ def set_logit_means(
         return loop.total(sums, builder.fadd)
 
     positions = [types.intp] * 3
-    return types.float64(store, types.intp, types.intp, SET_ROWS, *positions, store.dtype), codegen
+    return types.float64(store, types.intp, types.intp, _positions(rows), *positions, store.dtype), codegen
 
 
 @intrinsic
 def combine_rows(typing: Any, store: Any, to: Any, rows: Any, blocks: Any) -> tuple[Any, Codegen]:
-    """store[to + j] = the product of ROWS rows over whole blocks; `to` may be one of them."""
+    """store[to + j] = the product of the rows over whole blocks; `to` may be one of them."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
         vectors = Vectors(context, builder, signature, args)
-        rows = cgutils.unpack_tuple(builder, args[2], ROWS)
+        rows = cgutils.unpack_tuple(builder, args[2], len(signature.args[2]))
 
         def update(offset: Any, _: list[Any]) -> list[Any]:
             ratio = reduce(builder.fmul, [vectors.load(builder.add(row, offset)) for row in rows])
@@ -147,4 +149,4 @@ def combine_rows(typing: Any, store: Any, to: Any, rows: Any, blocks: Any) -> tu
         vectors.accumulate(0.0, 0, builder.mul(args[3], ir.Constant(args[3].type, BLOCK // LANES)), update)
         return context.get_dummy_value()
 
-    return types.void(store, types.intp, SET_ROWS, types.intp), codegen
+    return types.void(store, types.intp, _positions(rows), types.intp), codegen
