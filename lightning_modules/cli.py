@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules import run_folder
+from lightning_modules import ranks, run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_checkpoint, newest_whole
 from lightning_modules.console import quieten, say
@@ -25,6 +27,7 @@ from lightning_modules.images import ImageGrids
 from lightning_modules.metrics_csv import MetricsCSV
 from lightning_modules.progress import StepProgress, TrainingClock
 from lightning_modules.progress_file import ProgressFile
+from lightning_modules.results_lock import locked_run
 from lightning_modules.sbn_module import SBNModule
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -38,6 +41,7 @@ USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the opt
   validate   bound of a checkpoint on the validation images
   test       bounds of a checkpoint on the test images
 """
+SECONDS_FOR_RANK_0 = 10.0  # to end
 # Mistakes of the user, told in one sentence. Anything else is a mistake of ours and shows its traceback.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError)
 
@@ -47,6 +51,10 @@ class RelegCLI(LightningCLI):
 
     model: SBNModule
     datamodule: BinarizedMNIST
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with ExitStack() as self.held:  # the lock on the run's folder
+            super().__init__(*args, **kwargs)
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -77,11 +85,13 @@ class RelegCLI(LightningCLI):
             "num_sanity_val_steps": 0,
         }
         if fitting:
-            folder.mkdir(parents=True, exist_ok=True)
+            if ranks.is_first():
+                self.held.enter_context(locked_run(folder))
             self.resumed = self._get(self.config, "ckpt_path") or newest_whole(folder)
             settings["logger"] = [MetricsCSV(folder), _tensorboard(folder, self.resumed)]
             settings["val_check_interval"] = _at_most(config["trainer"]["val_check_interval"], config["trainer"])
         trainer = super().instantiate_trainer(**settings, **kwargs)
+        ranks.share_machine(trainer)
         if self.subcommand == "fit":
             self.clock, self.keeper = TrainingClock(), RunCheckpoint(enabled=fitting)
             callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
@@ -130,7 +140,7 @@ class RelegCLI(LightningCLI):
         self._log_hyperparameters(metrics)
         if self.trainer.is_global_zero:
             run_folder.write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
-        say(f"{folder} is finished. {_read_bound(folder)}")
+            say(f"{folder} is finished. {_read_bound(folder)}")
 
     def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:
         config = self.plain_config()
@@ -240,14 +250,29 @@ def main(arguments: list[str] | None = None) -> int:
         known = ", ".join([*RelegCLI.subcommands(), *OWN_COMMANDS])
         print(f"releg: there is no command {command}, expected one of {known}; see releg --help", file=sys.stderr)
         return 2
+    ranks.follow_launcher()
     try:
         return run(arguments)
     except KeyboardInterrupt:
         print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
         return 130
     except USER_ERRORS as error:
-        print(f"releg: {_one_sentence(error)}", file=sys.stderr)
-        return 2
+        return _complain(_one_sentence(error))
+    except RuntimeError as error:
+        if not ranks.is_about_another_rank(error):
+            raise
+        return _complain(
+            "another rank of this run has ended, expected all to go on; what it said stands above or below; give the "
+            "same command again, which continues from the last checkpoint"
+        )
+
+
+def _complain(sentence: str) -> int:
+    """One sentence from one rank: what went wrong on all of them rank 0 tells, and the others end with it."""
+    if not ranks.is_first():
+        time.sleep(SECONDS_FOR_RANK_0)
+    print(f"releg: {sentence}", file=sys.stderr, flush=True)
+    return 2
 
 
 def _one_sentence(error: BaseException) -> str:
