@@ -14,6 +14,7 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
+from lightning_modules.checkpoint_content import check_parts
 from lightning_modules.console import say
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
@@ -50,7 +51,9 @@ class SafeCheckpointIO(TorchCheckpointIO):
         self, path: str | Path, map_location: Callable[..., Any] | None = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
         """The checkpoint, on the CPU; always loaded with weights_only, whatever the caller asks."""
-        return load_checkpoint(Path(path))
+        checkpoint = load_checkpoint(Path(path))
+        check_parts(checkpoint, Path(path))
+        return checkpoint
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

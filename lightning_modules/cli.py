@@ -17,6 +17,7 @@ import yaml
 from jsonargparse import ArgumentError
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules import ranks, run_folder
@@ -43,7 +44,7 @@ USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the opt
 """
 SECONDS_FOR_RANK_0 = 10.0  # to end
 # Mistakes of the user, told in one sentence. Anything else is a mistake of ours and shows its traceback.
-USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError)
+USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
 
 
 class RelegCLI(LightningCLI):
@@ -97,6 +98,18 @@ class RelegCLI(LightningCLI):
             callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
             callbacks.extend([self.clock, StepProgress(), ProgressFile(), ImageGrids(), self.keeper])
         return trainer
+
+    def instantiate_classes(self) -> None:
+        """Whatever the classes of Lightning, torch or the user raise when they are built, settings are the cause."""
+        try:
+            super().instantiate_classes()
+        except USER_ERRORS:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"nothing can be built from these settings ({type(error).__name__}: {_one_sentence(error)}), expected "
+                f"some that releg {self.subcommand} --help describes; correct them"
+            ) from error
 
     def plain_config(self) -> dict[str, Any]:
         """All settings, as config.yaml keeps them."""

@@ -22,6 +22,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.checkpoint_content import check_belongs, check_parts
 from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.sbn_module import SBNModule
 
@@ -116,12 +117,14 @@ def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule,
     if data_dir is not None:
         config["data"]["data_dir"] = str(data_dir)
     module, data = build(config)
-    for key, here in (("architecture", module.model.architecture), ("data", data.checksum)):
-        if (there := state["identity"][key]) != here:
-            raise ValueError(
-                f"the {key} of {checkpoint} is {there}, expected {here} as {CONFIG} beside it says; "
-                "keep the files of a run together"
-            )
+    check_parts(state, checkpoint)
+    identity = {
+        "architecture": module.model.architecture,
+        "estimator": type(module.estimator).__name__,
+        "data": data.checksum,
+    }
+    fix = f"{checkpoint} and the {CONFIG} beside it are of different runs; keep the files of a run together"
+    check_belongs(state, identity, module.state_dict(), fix)
     module.load_state_dict(state["state_dict"])
     return module.eval(), data
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.checkpoint_content import RANKS, check_belongs
 from lightning_modules.ranks import mean_over_ranks_
 from releg import bounds
 from releg.estimators.base import Estimator
@@ -147,7 +148,7 @@ class SBNModule(pl.LightningModule):
             "architecture": self.model.architecture,
             "estimator": type(self.estimator).__name__,
             "data": data.checksum if isinstance(data, BinarizedMNIST) else "",
-            "number of ranks": self.trainer.world_size,
+            RANKS: self.trainer.world_size,
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -156,12 +157,10 @@ class SBNModule(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another model, estimator or data set; to train on, of another number of ranks too."""
-        for key, here in self.identity().items():
-            there = checkpoint.get("identity", {}).get(key, 1 if key == "number of ranks" else None)
-            if there != here and (key != "number of ranks" or self.trainer.state.fn == "fit"):
-                raise ValueError(
-                    f"the checkpoint's {key} is {there}, expected {here}; use the config.yaml of the checkpoint's run"
-                )
+        identity = self.identity()
+        if self.trainer.state.fn != "fit":
+            del identity[RANKS]
+        check_belongs(checkpoint, identity, self.state_dict(), "use the config.yaml of the checkpoint's run")
 
 
 def _check_settings(

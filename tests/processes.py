@@ -9,14 +9,21 @@ from typing import NamedTuple
 
 class Process(NamedTuple):
     pid: int
+    parent: int
     command: str
+
+
+def find_processes(*words: str) -> list[Process]:
+    """Those with all of the words in their command."""
+    listed = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    fields = (line.split(None, 2) for line in listed.stdout.splitlines())
+    found = [Process(int(pid), int(parent), command) for pid, parent, command in fields]
+    return [process for process in found if all(word in process.command for word in words)]
 
 
 def children_of(parent: int) -> list[Process]:
     """Those that it started itself."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    fields = (line.split(None, 2) for line in listed.splitlines())
-    return [Process(int(pid), command) for pid, of, command in fields if int(of) == parent]
+    return [process for process in find_processes() if process.parent == parent]
 
 
 def is_alive(pid: int) -> bool:

@@ -13,7 +13,6 @@ import pytest
 from tests.processes import children_of
 from tests.reproduce_script import (
     CRN,
-    FIGURE1,
     Script,
     curve,
     finish,
@@ -26,20 +25,6 @@ from tests.reproduce_script import (
 ARTEFACTS = (
     "README.md figure1.csv figure1.pdf figure1.png runs.json table1.csv table1.json table1.md table1.tex variance.md"
 )
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"))
-
-
-@pytest.fixture(scope="module")
-def undisturbed(script: Script, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """Results of both runs of SBN(32-64-128-256), and what was printed."""
-    results = tmp_path_factory.mktemp("undisturbed")
-    code, out, err = finish(script.tiny(results, *FIGURE1))
-    assert code == 0, err
-    return results, out, err
 
 
 def test_one_command_ends_with_table_and_figure(undisturbed: tuple[Path, str, str]) -> None:
