@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import yaml
-from jsonargparse import ArgumentError
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules import ranks, run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_checkpoint, newest_whole
+from lightning_modules.complaints import USER_ERRORS, answered, complain, one_sentence
 from lightning_modules.console import quieten, say
 from lightning_modules.images import ImageGrids
 from lightning_modules.metrics_csv import MetricsCSV
@@ -42,9 +40,6 @@ USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the opt
   validate   bound of a checkpoint on the validation images
   test       bounds of a checkpoint on the test images
 """
-SECONDS_FOR_RANK_0 = 10.0  # to end
-# Mistakes of the user, told in one sentence. Anything else is a mistake of ours and shows its traceback.
-USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
 
 
 class RelegCLI(LightningCLI):
@@ -107,7 +102,7 @@ class RelegCLI(LightningCLI):
             raise
         except Exception as error:
             raise ValueError(
-                f"nothing can be built from these settings ({type(error).__name__}: {_one_sentence(error)}), expected "
+                f"nothing can be built from these settings ({type(error).__name__}: {one_sentence(error)}), expected "
                 f"some that releg {self.subcommand} --help describes; correct them"
             ) from error
 
@@ -261,37 +256,9 @@ def main(arguments: list[str] | None = None) -> int:
         run = lightning_command
     else:
         known = ", ".join([*RelegCLI.subcommands(), *OWN_COMMANDS])
-        print(f"releg: there is no command {command}, expected one of {known}; see releg --help", file=sys.stderr)
-        return 2
+        return complain(f"there is no command {command}, expected one of {known}; see releg --help")
     ranks.follow_launcher()
-    try:
-        return run(arguments)
-    except KeyboardInterrupt:
-        print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
-        return 130
-    except USER_ERRORS as error:
-        return _complain(_one_sentence(error))
-    except RuntimeError as error:
-        if not ranks.is_about_another_rank(error):
-            raise
-        return _complain(
-            "another rank of this run has ended, expected all to go on; what it said stands above or below; give the "
-            "same command again, which continues from the last checkpoint"
-        )
-
-
-def _complain(sentence: str) -> int:
-    """One sentence from one rank: what went wrong on all of them rank 0 tells, and the others end with it."""
-    if not ranks.is_first():
-        time.sleep(SECONDS_FOR_RANK_0)
-    print(f"releg: {sentence}", file=sys.stderr, flush=True)
-    return 2
-
-
-def _one_sentence(error: BaseException) -> str:
-    """An error's text on one line; of jsonargparse's nested explanations the innermost, which names the cause."""
-    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip(" -\t")]
-    return " ".join(lines) if lines else type(error).__name__
+    return answered(lambda: run(arguments))
 
 
 if __name__ == "__main__":

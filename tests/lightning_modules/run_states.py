@@ -1,5 +1,6 @@
 """What a run left behind, in a form that can be compared."""
 
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -41,3 +42,9 @@ def wait_for_new_checkpoint(folder: Path, process: "subprocess.Popen[Any]") -> N
     before = last.stat().st_mtime_ns if last.exists() else 0
     while process.poll() is None and not (last.exists() and last.stat().st_mtime_ns != before):
         time.sleep(0.01)
+
+
+def result(folder: Path) -> dict[str, float]:
+    """What the tables are made of, without times."""
+    numbers: dict[str, float] = json.loads((folder / "result.json").read_text())
+    return {name: value for name, value in numbers.items() if name != "training_seconds"}
