@@ -52,9 +52,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
         self, path: str | Path, map_location: Callable[..., Any] | None = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
         """The checkpoint, on the CPU; always loaded with weights_only, whatever the caller asks."""
-        checkpoint = load_checkpoint(Path(path))
-        check_parts(checkpoint, Path(path))
-        return checkpoint
+        return load_run_checkpoint(Path(path))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -74,6 +72,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise DamagedCheckpointError(_damaged(path, "it carries no digest"))
     if checkpoint.pop("digest") != digest(checkpoint):
         raise DamagedCheckpointError(_damaged(path, "its content does not fit its digest"))
+    return checkpoint
+
+
+def load_run_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint that has all parts of a run's; ValueError, with a sentence, if not."""
+    checkpoint = load_checkpoint(path)
+    check_parts(checkpoint, path)
     return checkpoint
 
 

@@ -19,7 +19,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules import ranks, run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_checkpoint, newest_whole
+from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_run_checkpoint, newest_whole
 from lightning_modules.complaints import USER_ERRORS, answered, complain, one_sentence
 from lightning_modules.console import quieten, say
 from lightning_modules.images import ImageGrids
@@ -168,7 +168,7 @@ class RelegCLI(LightningCLI):
 
 def _tensorboard(folder: Path, resumed: str | Path | None) -> TensorBoardLogger:
     """A logger that hides what was logged after the checkpoint that the run continues from."""
-    purge_step = load_checkpoint(Path(resumed))["global_step"] + 1 if resumed else None
+    purge_step = load_run_checkpoint(Path(resumed))["global_step"] + 1 if resumed else None
     return TensorBoardLogger(folder, name="", version="", purge_step=purge_step)
 
 

@@ -22,8 +22,8 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoint_content import check_belongs, check_parts
-from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.checkpoint_content import check_belongs
+from lightning_modules.checkpoints import load_run_checkpoint
 from lightning_modules.sbn_module import SBNModule
 
 CONFIG, PROVENANCE, RESULT = "config.yaml", "provenance.json", "result.json"
@@ -110,14 +110,13 @@ def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule,
         checkpoint: a file in the folder of a run.
         data_dir: where the data lie if no longer where the run had them.
     """
-    state = load_checkpoint(checkpoint)
+    state = load_run_checkpoint(checkpoint)
     if not (checkpoint.parent / CONFIG).is_file():
         raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
     config = read_config(checkpoint.parent)
     if data_dir is not None:
         config["data"]["data_dir"] = str(data_dir)
     module, data = build(config)
-    check_parts(state, checkpoint)
     identity = {
         "architecture": module.model.architecture,
         "estimator": type(module.estimator).__name__,
