@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from lightning_modules import ranks
 
 # Mistakes of the user and of the machine. Anything else is a mistake of the program.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 SECONDS_FOR_RANK_0 = 10.0  # to end
 
 
@@ -54,13 +56,19 @@ def complain(sentence: str) -> int:
 
 
 def one_sentence(error: BaseException) -> str:
-    """An error's text on one line; of jsonargparse's nested explanations the innermost, which names the cause."""
+    """An error's text on one line."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return (
+            f"cannot write {error.filename or 'what the run logs'} ({error.strerror}), expected room for it; free some "
+            "disk space and give the same command again, which continues from the last checkpoint"
+        )
     lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip(" -\t")]
     return " ".join(lines) if lines else type(error).__name__
 
 
 def _interrupted() -> int:
-    print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
+    if ranks.is_first():
+        print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
     return 130
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor, distributed
 
 from lightning_modules import supervised
@@ -18,9 +19,8 @@ AS_LONG_AS_IT_TAKES = timedelta(days=10_000)
 
 def is_first() -> bool:
     """Whether this process is, or will be, the one rank that writes; known before a trainer exists."""
-    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"
-    node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
-    return rank == "0" and node == "0"
+    rank = getattr(rank_zero_only, "rank", 0)  # Lightning reads it from the environment of any launcher
+    return rank == 0 and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def follow_launcher() -> None:
