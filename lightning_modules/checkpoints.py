@@ -14,7 +14,9 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
+from lightning_modules.checkpoint_content import check_parts
 from lightning_modules.console import say
+from lightning_modules.ranks import is_first
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 
@@ -50,7 +52,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
         self, path: str | Path, map_location: Callable[..., Any] | None = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
         """The checkpoint, on the CPU; always loaded with weights_only, whatever the caller asks."""
-        return load_checkpoint(Path(path))
+        return load_run_checkpoint(Path(path))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -70,6 +72,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise DamagedCheckpointError(_damaged(path, "it carries no digest"))
     if checkpoint.pop("digest") != digest(checkpoint):
         raise DamagedCheckpointError(_damaged(path, "its content does not fit its digest"))
+    return checkpoint
+
+
+def load_run_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint that has all parts of a run's; ValueError, with a sentence, if not."""
+    checkpoint = load_checkpoint(path)
+    check_parts(checkpoint, path)
     return checkpoint
 
 
@@ -103,18 +112,36 @@ def _bytes_of(value: Any) -> Iterator[bytes]:
 
 
 def newest_whole(folder: Path) -> Path | None:
-    """The newest checkpoint of a run that can be continued; damaged ones are reported and passed over."""
+    """The newest checkpoint of a run that can be continued; damaged ones are reported and passed over.
+
+    None, so that the run starts anew and finds it again, if the best model is lost that a checkpoint remembers.
+    """
+    best = _whole(folder / BEST)
     for name in (LAST, PREVIOUS):
-        path = folder / name
-        if not path.is_file():
+        checkpoint = _whole(folder / name)
+        if checkpoint is None:
             continue
-        try:
-            load_checkpoint(path)
-        except DamagedCheckpointError as error:
-            say(f"{error}; it is passed over")
+        best_step = checkpoint.get("callbacks", {}).get(RunCheckpoint.__name__, {}).get("best_step", 0)
+        if best is None and best_step and best_step == checkpoint["global_step"]:  # it is the best model itself
+            if is_first():
+                SafeCheckpointIO().save_checkpoint(checkpoint, folder / BEST)
+        elif best is None and best_step:
+            say(
+                f"there is no whole {folder / BEST}, expected the best model so far, of step {best_step}; "
+                "it is trained again"
+            )
             continue
-        return path
+        return folder / name
     return None
+
+
+def _whole(path: Path) -> dict[str, Any] | None:
+    """A checkpoint; none, with a word about it, if it is damaged."""
+    try:
+        return load_checkpoint(path) if path.is_file() else None
+    except DamagedCheckpointError as error:
+        say(f"{error}; it is passed over")
+        return None
 
 
 class RunCheckpoint(pl.Callback):

@@ -6,25 +6,27 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 import yaml
-from jsonargparse import ArgumentError
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules import run_folder
+from lightning_modules import ranks, run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_checkpoint, newest_whole
+from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_run_checkpoint, newest_whole
+from lightning_modules.complaints import USER_ERRORS, answered, complain, one_sentence
 from lightning_modules.console import quieten, say
 from lightning_modules.images import ImageGrids
 from lightning_modules.metrics_csv import MetricsCSV
 from lightning_modules.progress import StepProgress, TrainingClock
 from lightning_modules.progress_file import ProgressFile
+from lightning_modules.results_lock import locked_run
 from lightning_modules.sbn_module import SBNModule
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -39,8 +41,6 @@ USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the opt
   validate   bound of a checkpoint on the validation images
   test       bounds of a checkpoint on the test images
 """
-# Mistakes of the user, told in one sentence. Anything else is a mistake of ours and shows its traceback.
-USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError)
 
 
 class RelegCLI(LightningCLI):
@@ -48,6 +48,10 @@ class RelegCLI(LightningCLI):
 
     model: SBNModule
     datamodule: BinarizedMNIST
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with ExitStack() as self.held:  # the lock on the run's folder
+            super().__init__(*args, **kwargs)
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -78,16 +82,30 @@ class RelegCLI(LightningCLI):
             "num_sanity_val_steps": 0,
         }
         if fitting:
-            folder.mkdir(parents=True, exist_ok=True)
+            if ranks.is_first():
+                self.held.enter_context(locked_run(folder))
             self.resumed = self._get(self.config, "ckpt_path") or newest_whole(folder)
             settings["logger"] = [MetricsCSV(folder), _tensorboard(folder, self.resumed)]
             settings["val_check_interval"] = _at_most(config["trainer"]["val_check_interval"], config["trainer"])
         trainer = super().instantiate_trainer(**settings, **kwargs)
+        ranks.share_machine(trainer)
         if self.subcommand == "fit":
             self.clock, self.keeper = TrainingClock(), RunCheckpoint(enabled=fitting)
             callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
             callbacks.extend([self.clock, StepProgress(), ProgressFile(), ImageGrids(), self.keeper])
         return trainer
+
+    def instantiate_classes(self) -> None:
+        """Whatever the classes of Lightning, torch or the user raise when they are built, settings are the cause."""
+        try:
+            super().instantiate_classes()
+        except USER_ERRORS:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"nothing can be built from these settings ({type(error).__name__}: {one_sentence(error)}), expected "
+                f"some that releg {self.subcommand} --help describes; correct them"
+            ) from error
 
     def plain_config(self) -> dict[str, Any]:
         """All settings, as config.yaml keeps them."""
@@ -131,7 +149,7 @@ class RelegCLI(LightningCLI):
         self._log_hyperparameters(metrics)
         if self.trainer.is_global_zero:
             run_folder.write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
-        say(f"{folder} is finished. {_read_bound(folder)}")
+            say(f"{folder} is finished. {_read_bound(folder)}")
 
     def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:
         config = self.plain_config()
@@ -151,7 +169,7 @@ class RelegCLI(LightningCLI):
 
 def _tensorboard(folder: Path, resumed: str | Path | None) -> TensorBoardLogger:
     """A logger that hides what was logged after the checkpoint that the run continues from."""
-    purge_step = load_checkpoint(Path(resumed))["global_step"] + 1 if resumed else None
+    purge_step = load_run_checkpoint(Path(resumed))["global_step"] + 1 if resumed else None
     return TensorBoardLogger(folder, name="", version="", purge_step=purge_step)
 
 
@@ -239,22 +257,9 @@ def main(arguments: list[str] | None = None) -> int:
         run = lightning_command
     else:
         known = ", ".join([*RelegCLI.subcommands(), *OWN_COMMANDS])
-        print(f"releg: there is no command {command}, expected one of {known}; see releg --help", file=sys.stderr)
-        return 2
-    try:
-        return run(arguments)
-    except KeyboardInterrupt:
-        print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
-        return 130
-    except USER_ERRORS as error:
-        print(f"releg: {_one_sentence(error)}", file=sys.stderr)
-        return 2
-
-
-def _one_sentence(error: BaseException) -> str:
-    """An error's text on one line; of jsonargparse's nested explanations the innermost, which names the cause."""
-    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip(" -\t")]
-    return " ".join(lines) if lines else type(error).__name__
+        return complain(f"there is no command {command}, expected one of {known}; see releg --help")
+    ranks.follow_launcher()
+    return answered(lambda: run(arguments))
 
 
 if __name__ == "__main__":

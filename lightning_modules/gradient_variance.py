@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from lightning_modules.binarized_mnist import BinarizedMNIST, redraw
 from lightning_modules.console import say
+from lightning_modules.ranks import others_wait
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.variance_csv import read_rows, replace_rows
 from releg.estimators.base import Estimator
@@ -79,13 +79,12 @@ class GradientVariance(pl.Callback):
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
         """Before the step that follows a chosen one: its checkpoint is written, and the training clock stands."""
         if self._is_due(trainer, self._is_chosen(trainer.global_step)):
-            self._measure(trainer, pl_module)
-            trainer.strategy.barrier("gradient variance")
+            self._measure_on_first_rank(trainer, pl_module)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """After the last step and its checkpoint, also if the run was interrupted between these and now."""
         if self._is_due(trainer, self.at_end or self._is_chosen(trainer.global_step)):
-            self._measure(trainer, pl_module)
+            self._measure_on_first_rank(trainer, pl_module)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse what could not be measured, before training instead of after it."""
@@ -104,14 +103,21 @@ class GradientVariance(pl.Callback):
         """Once per step; what a run had measured when it was interrupted right there is kept."""
         continued, repeated = self._reached is None, self._reached == trainer.global_step
         self._reached = trainer.global_step
-        return chosen and not repeated and not (continued and self._has(trainer))
+        if not chosen or repeated:
+            return False
+        # rank 0 may have written the file before another rank looks at it: all go by what rank 0 saw
+        return not (continued and trainer.strategy.broadcast(self._has(trainer)))
 
     def _has(self, trainer: pl.Trainer) -> bool:
         rows = [row for row in read_rows(_file(trainer)) if row["step"] == str(trainer.global_step)]
         amounts = {(row["num_images"], row["samples_per_image"]) for row in rows}
         return amounts == {(str(self.num_images), str(self.samples_per_image))}
 
-    @rank_zero_only
+    def _measure_on_first_rank(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        with others_wait():
+            if trainer.is_global_zero:
+                self._measure(trainer, pl_module)
+
     def _measure(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, SBNModule)
         small = bool(getattr(trainer, "fast_dev_run", False))  # only to see that it runs

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from lightning_modules.engine import Ended, Job
 from lightning_modules.grid import GridRun, Placed, read_result
-from lightning_modules.local_engine import Ended, Job
 from lightning_modules.time_estimate import Cost, left_together
 
 SECONDS_BETWEEN_LINES = 15.0

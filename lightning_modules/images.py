@@ -24,7 +24,7 @@ class ImageGrids(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """At validations only: training is not held up in between."""
         due = trainer.global_step >= self._next_step or trainer.global_step >= trainer.max_steps
-        if trainer.state.fn != "fit" or not due:
+        if trainer.state.fn != "fit" or not due or not trainer.is_global_zero:
             return
         self._next_step = 2 * trainer.global_step
         writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]

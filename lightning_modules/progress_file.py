@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytorch_lightning as pl
 
+from lightning_modules.run_process import PROGRESS_VARIABLE
 from lightning_modules.sbn_module import SBNModule
 
-VARIABLE = "RELEG_PROGRESS_FILE"  # of the environment: where to write; without it nothing is written
 SECONDS_BETWEEN_WRITES = 1.0
 
 
@@ -28,7 +28,7 @@ class ProgressFile(pl.Callback):
     """Writes the file about once a second."""
 
     def __init__(self) -> None:
-        self._path = os.environ.get(VARIABLE)
+        self._path = os.environ.get(PROGRESS_VARIABLE)
         self._last = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

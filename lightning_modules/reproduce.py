@@ -6,7 +6,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from lightning_modules.results_lock import locked
 
 if TYPE_CHECKING:
     from lightning_modules.grid import GridRun, Placed
+    from lightning_modules.grid_display import GridDisplay
     from lightning_modules.time_estimate import Cost
 
 PAPER = "paper.json"
@@ -83,8 +85,7 @@ def _train(
     placed: list[Placed], waiting: list[Placed], options: Options, lock: int, start_of_a_process: float
 ) -> dict[GridRun, str]:
     """Make the runs that are not there; answers with what went wrong."""
-    from lightning_modules.grid_display import GridDisplay, duration
-    from lightning_modules.local_engine import default_jobs, run_all
+    from lightning_modules import local_engine
 
     done = len([each for each in placed if each.result is not None])
     steps = placed[0].steps if placed else 0
@@ -93,29 +94,49 @@ def _train(
     if not waiting:
         print(budget, file=sys.stderr)
         return {}
-    jobs = options.jobs or default_jobs(len(waiting))
-    costs = _costs(waiting, jobs, start_of_a_process)
+    if options.engine == "ray":
+        from lightning_modules import ray_engine
+
+        threads = 1 if options.gpus_per_run else local_engine.threads_per_job(local_engine.default_jobs(len(waiting)))
+        with ray_engine.connected(options.ray_address):
+            jobs = ray_engine.places(threads, options.gpus_per_run)
+            costs = _costs(waiting, threads, start_of_a_process)
+            with _display(waiting, done, costs, jobs, f"{budget}; on a Ray cluster") as (display, ordered):
+                ray_engine.run_all(ordered, threads, options.gpus_per_run, display.look)
+        return display.problems
+    jobs = options.jobs or local_engine.default_jobs(len(waiting))
+    costs = _costs(waiting, local_engine.threads_per_job(jobs), start_of_a_process)
+    with _display(waiting, done, costs, jobs, budget) as (display, ordered):
+        local_engine.run_all(ordered, jobs, lock, display.look)
+    return display.problems
+
+
+@contextmanager
+def _display(
+    waiting: list[Placed], done: int, costs: dict[GridRun, Cost], jobs: int, title: str
+) -> Iterator[tuple[GridDisplay, list[Placed]]]:
+    """What follows the runs, and the order to make them in."""
+    from lightning_modules.grid_display import GridDisplay, duration
+
     if costs:  # the longest first: none is left to run alone at the end; and a whole table after each seed
         waiting = sorted(waiting, key=lambda each: (each.run.seed, -costs[each.run].total(each.steps_done)))
     display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
     at_a_time = f"; {jobs} at a time" if jobs > 1 else ""
     time_needed = "" if seconds is None else f"; about {duration(seconds)} on this machine, by the first steps of each"
-    display.tell(budget + at_a_time + time_needed)
+    display.tell(title + at_a_time + time_needed)
     try:
-        run_all(waiting, jobs, lock, display.look)
+        yield display, waiting
     finally:
         display.close()
-    return display.problems
 
 
-def _costs(waiting: list[Placed], jobs: int, start_of_a_process: float) -> dict[GridRun, Cost]:
+def _costs(waiting: list[Placed], threads: int, start_of_a_process: float) -> dict[GridRun, Cost]:
     """Predicted costs, one trial per architecture and estimator; none if that fails, which the run itself will tell."""
-    from lightning_modules.local_engine import threads_per_job
     from lightning_modules.run_folder import build
     from lightning_modules.time_estimate import estimate, use_threads
 
-    use_threads(threads_per_job(jobs))
+    use_threads(threads)
     kinds: dict[tuple[str, str], Cost] = {}
     try:
         _, data = build(waiting[0].config)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -40,6 +42,9 @@ class Options:
     only: tuple[str, str] | None  # architecture, and estimator or ""
     extended: bool  # the other estimators too
     results: Path
+    engine: str  # local or ray
+    ray_address: str | None
+    gpus_per_run: float  # of a Ray cluster's GPUs
 
     def wants(self, architecture: str, estimator: str) -> bool:
         """Whether to train this part of the grid."""
@@ -48,7 +53,7 @@ class Options:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"reproduce.sh: {message}; see bash reproduce.sh --help\n")
+        self.exit(2, f"reproduce.sh: {' '.join(message.split())}; see bash reproduce.sh --help\n")
 
 
 def parse_options(arguments: list[str]) -> Options:
@@ -64,6 +69,9 @@ def parse_options(arguments: list[str]) -> Options:
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
+    add("--engine", choices=("local", "ray"), default="local", help="make runs on this machine or on a Ray cluster")
+    add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
+    add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
     add(
         "--extended",
@@ -80,13 +88,38 @@ def parse_options(arguments: list[str]) -> Options:
     if given.only is not None and given.only[1] in EXTENDED and not given.extended:
         parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATORS)}; add --extended")
     results = called_from / given.results if given.results else RESULTS
-    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results)
+    _check_engine(parser, given)
+    share = given.gpus_per_run or 0.0
+    ray = (given.engine, given.ray_address, share)
+    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray)
+
+
+def _check_engine(parser: _Parser, given: argparse.Namespace) -> None:
+    if given.engine == "local":
+        for option, value in (("--ray-address", given.ray_address), ("--gpus-per-run", given.gpus_per_run)):
+            if value is not None:
+                parser.error(f"{option} is given, expected --engine ray with it; add that, or leave {option} out")
+        return
+    if given.jobs is not None:
+        parser.error("--jobs is given, expected --engine local with it; a Ray cluster makes as many as it has room for")
+    if importlib.util.find_spec("ray") is None:
+        parser.error("there is no Ray here, expected it for --engine ray; install it with pip install 'releg[ray]'")
 
 
 def _at_least_one(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected a number from 0 to 1")
+    return share
 
 
 def _part_of_the_grid(text: str) -> tuple[str, str]:

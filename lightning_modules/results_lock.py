@@ -1,9 +1,10 @@
-"""One reproduce.sh at a time in a folder of results."""
+"""One reproduce.sh at a time in a folder of results, one process at a time in the folder of a run."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,24 @@ SECONDS_TO_WAIT = 4.0  # the jobs of a process that was just killed end, and giv
 
 @contextmanager
 def locked(results: Path) -> Iterator[int]:
-    """Hold the lock, which the system releases however the process ends; gives the file descriptor that holds it.
+    """Hold the lock on all results; gives the file descriptor that holds it.
 
     BlockingIOError, with a sentence, if another process has it.
     """
-    path = results / "runs" / ".lock"
+    with _held(results / "runs" / ".lock", "reproduce.sh", results, str(os.getpid())) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def locked_run(folder: Path) -> Iterator[None]:
+    """Hold the lock on one run, be its folder shared by several machines; BlockingIOError if another process has it."""
+    with _held(folder / ".lock", "releg fit", folder, f"{os.getpid()} on {platform.node()}"):
+        yield
+
+
+@contextmanager
+def _held(path: Path, who: str, where: Path, me: str) -> Iterator[int]:
+    """Hold a lock, which the system releases however the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         deadline = time.monotonic() + SECONDS_TO_WAIT
@@ -26,12 +40,12 @@ def locked(results: Path) -> Iterator[int]:
             if time.monotonic() > deadline:
                 file.seek(0)
                 raise BlockingIOError(
-                    f"another reproduce.sh (process {file.read().strip() or 'unknown'}) is working in {results}, "
+                    f"another {who} (process {file.read().strip() or 'unknown'}) is working in {where}, "
                     "expected none; wait for it to end, or stop it"
                 )
             time.sleep(0.1)
         file.truncate(0)
-        file.write(str(os.getpid()))
+        file.write(me)
         file.flush()
         yield file.fileno()
 

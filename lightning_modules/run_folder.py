@@ -22,7 +22,8 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.checkpoint_content import check_belongs
+from lightning_modules.checkpoints import load_run_checkpoint
 from lightning_modules.sbn_module import SBNModule
 
 CONFIG, PROVENANCE, RESULT = "config.yaml", "provenance.json", "result.json"
@@ -109,19 +110,20 @@ def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule,
         checkpoint: a file in the folder of a run.
         data_dir: where the data lie if no longer where the run had them.
     """
-    state = load_checkpoint(checkpoint)
+    state = load_run_checkpoint(checkpoint)
     if not (checkpoint.parent / CONFIG).is_file():
         raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
     config = read_config(checkpoint.parent)
     if data_dir is not None:
         config["data"]["data_dir"] = str(data_dir)
     module, data = build(config)
-    for key, here in (("architecture", module.model.architecture), ("data", data.checksum)):
-        if (there := state["identity"][key]) != here:
-            raise ValueError(
-                f"the {key} of {checkpoint} is {there}, expected {here} as {CONFIG} beside it says; "
-                "keep the files of a run together"
-            )
+    identity = {
+        "architecture": module.model.architecture,
+        "estimator": type(module.estimator).__name__,
+        "data": data.checksum,
+    }
+    fix = f"{checkpoint} and the {CONFIG} beside it are of different runs; keep the files of a run together"
+    check_belongs(state, identity, module.state_dict(), fix)
     module.load_state_dict(state["state_dict"])
     return module.eval(), data
 

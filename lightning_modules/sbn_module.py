@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.checkpoint_content import RANKS, check_belongs
+from lightning_modules.ranks import mean_over_ranks_
 from releg import bounds
 from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet
@@ -21,8 +23,9 @@ DATA_SIZE = 784
 class SBNModule(pl.LightningModule):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
 
-    All randomness is a function of the seed and the step, so a run that goes on after an interruption draws what it
-    would have drawn without.
+    All randomness is a function of the seed, the step and the rank, so a run that goes on after an interruption draws
+    what it would have drawn without. On several ranks (DDP) the loss, its gradient and all metrics are those of the
+    global batch: every rank's images together.
 
     Args:
         layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
@@ -31,7 +34,7 @@ class SBNModule(pl.LightningModule):
         smoothing: of RMSprop's running mean of squared gradients.
         epsilon: added to the root of that mean.
         weight_decay: coefficient on all weight matrices, not on biases and prior logits.
-        loss: whether the loss of a step is the sum or the mean over the mini-batch.
+        loss: whether the loss of a step is the sum or the mean over the mini-batch, that of all ranks together.
         val_samples: draws of z per image for val/elbo.
         test_samples: draws of z per image for test/elbo and the multi-sample bound.
         seed: of the initial weights and of the noise.
@@ -89,7 +92,10 @@ class SBNModule(pl.LightningModule):
         generator = self.generator("noise", self.global_step)
         answer = self.estimator(self.model, x, self.estimator.draw_noise(self.model, x, generator))
         per_image = answer.surrogate if answer.auxiliary_loss is None else answer.surrogate + answer.auxiliary_loss
-        loss = per_image.sum() if self.loss == "sum" else per_image.mean()
+        # DDP averages gradients over ranks, whose batches are equally large
+        loss = per_image.sum() * self.trainer.world_size if self.loss == "sum" else per_image.mean()
+        # A running average takes in the mean of each rank's images; its mean over ranks has taken in all of them
+        mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
         if not bool(torch.isfinite(loss)):
             raise FloatingPointError(
                 f"the loss of step {self.global_step} is {loss.item()}, expected a finite number; "
@@ -99,6 +105,7 @@ class SBNModule(pl.LightningModule):
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if (self.global_step + 1) % every == 0:
             # Lightning's log every step costs a noticeable part of a step this short
+            mean_over_ranks_([self.train_elbo])
             self.report({"train/elbo": self.train_elbo}, self.global_step + 1)
         return loss
 
@@ -141,6 +148,7 @@ class SBNModule(pl.LightningModule):
             "architecture": self.model.architecture,
             "estimator": type(self.estimator).__name__,
             "data": data.checksum if isinstance(data, BinarizedMNIST) else "",
+            RANKS: self.trainer.world_size,
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -148,13 +156,11 @@ class SBNModule(pl.LightningModule):
         checkpoint["identity"] = self.identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another model, estimator or data set."""
-        for key, here in self.identity().items():
-            there = checkpoint.get("identity", {}).get(key)
-            if there != here:
-                raise ValueError(
-                    f"the checkpoint's {key} is {there}, expected {here}; use the config.yaml of the checkpoint's run"
-                )
+        """Refuse a checkpoint of another model, estimator or data set; to train on, of another number of ranks too."""
+        identity = self.identity()
+        if self.trainer.state.fn != "fit":
+            del identity[RANKS]
+        check_belongs(checkpoint, identity, self.state_dict(), "use the config.yaml of the checkpoint's run")
 
 
 def _check_settings(

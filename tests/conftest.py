@@ -1,14 +1,52 @@
 """What holds for every test."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 
+from tests.reproduce_script import FIGURE1, Script, finish
+
 # The same examples in every run, so that a change and not chance decides; no deadline, as a first call may compile.
 settings.register_profile("releg", derandomize=True, deadline=None)
 settings.load_profile("releg")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--faults",
+        choices=("short", "full"),
+        default="short",
+        help="how many faults and hostile inputs to try: short (the default) or full, which takes half an hour",
+    )
+
+
+@pytest.fixture(scope="session")
+def is_full(request: pytest.FixtureRequest) -> bool:
+    """Whether the long schedule of faults was asked for."""
+    return bool(request.config.getoption("--faults") == "full")
+
+
+@pytest.fixture(scope="session")
+def examples(is_full: bool) -> int:
+    """How many hostile inputs of each kind."""
+    return 300 if is_full else 12
+
+
+@pytest.fixture(scope="session")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("script"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(script: Script, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Results of both runs of SBN(32-64-128-256), and what was printed."""
+    results = tmp_path_factory.mktemp("undisturbed")
+    code, out, err = finish(script.tiny(results, *FIGURE1))
+    assert code == 0, err
+    return results, out, err
 
 
 @pytest.fixture(autouse=True)

@@ -1,106 +1,30 @@
 """reproduce.sh itself, on the real data: a budget of seconds in place of the shipped ones."""
 
-import fcntl
-import json
 import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.environment import ROOT
+from tests.processes import children_of
+from tests.reproduce_script import (
+    CRN,
+    Script,
+    curve,
+    finish,
+    is_free,
+    rows,
+    wait_for,
+    without_times,
+)
 
-BUDGET = """
-trainer: {max_steps: 30, val_check_interval: 10, log_every_n_steps: 10, limit_val_batches: 1, limit_test_batches: 1}
-model: {test_samples: 2}
-"""
-MEASURE = """
-trainer:
-  callbacks:
-    - class_path: lightning_modules.gradient_variance.GradientVariance
-      init_args:
-        estimators: {common_random_numbers: {class_path: releg.estimators.common_random_numbers.CommonRandomNumbers}}
-        num_images: 3
-        samples_per_image: 10
-        steps: [1]
-"""
 ARTEFACTS = (
     "README.md figure1.csv figure1.pdf figure1.png runs.json table1.csv table1.json table1.md table1.tex variance.md"
 )
-FIGURE1 = ("--only", "32-64-128-256")
-CRN = ("--only", "32-64-128-256,crn")
-
-
-class Script:
-    """The script with a set-up that is done already: the suite runs in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name, text in (("budget", BUDGET), ("measure", MEASURE)):
-            (folder / name).mkdir()
-            (folder / name / "tiny.yaml").write_text(text)
-        python = folder / "python"
-        python.write_text(f"#!/bin/sh\necho '{sys.executable}'\n")
-        python.chmod(0o755)
-        self.environment = {**os.environ, "RELEG_PYTHON": str(python), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-
-    def start(self, *arguments: str, limit: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            ["bash", str(ROOT / "reproduce.sh"), *arguments],
-            cwd=self.folder,  # from anywhere
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=limit,
-        )
-
-    def tiny(self, results: Path, *arguments: str, limit: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
-        return self.start("--budget", "budget/tiny.yaml", "--results", str(results), *arguments, limit=limit)
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    try:
-        out, err = process.communicate(timeout=400)
-    finally:
-        process.kill()
-    return process.returncode, out, err
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"))
-
-
-@pytest.fixture(scope="module")
-def undisturbed(script: Script, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """Results of both runs of SBN(32-64-128-256), and what was printed."""
-    results = tmp_path_factory.mktemp("undisturbed")
-    code, out, err = finish(script.tiny(results, *FIGURE1))
-    assert code == 0, err
-    return results, out, err
-
-
-def rows(results: Path) -> list[dict[str, Any]]:
-    table: list[dict[str, Any]] = json.loads((results / "table1.json").read_text())
-    return table
-
-
-def without_times(results: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "minutes"} for row in rows(results)]
-
-
-def curve(results: Path) -> list[str]:
-    """figure1.csv without its column of seconds."""
-    lines = (results / "figure1.csv").read_text().splitlines()
-    return [",".join(cell for column, cell in enumerate(line.split(",")) if column != 5) for line in lines]
 
 
 def test_one_command_ends_with_table_and_figure(undisturbed: tuple[Path, str, str]) -> None:
@@ -125,30 +49,6 @@ def test_both_estimators_are_measured_at_the_weights_of_the_lr_run(undisturbed: 
     assert "\nwithin,crn,crn,0,1," in text
 
 
-def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 300
-    while not what():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_free(results: Path) -> bool:
-    """The lock is held until the last process that works in the folder is gone."""
-    with (results / "runs" / ".lock").open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
-def children_of(process: "subprocess.Popen[str]") -> list[int]:
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
-    return [pid for pid, parent in pairs if parent == process.pid]
-
-
 def test_interrupted_and_killed_half_way_it_ends_with_the_same_numbers(
     script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path
 ) -> None:
@@ -156,7 +56,7 @@ def test_interrupted_and_killed_half_way_it_ends_with_the_same_numbers(
 
     process = script.tiny(tmp_path, *CRN)
     wait_for((crn / "last.ckpt").is_file, process)
-    trainers = children_of(process)
+    trainers = [child.pid for child in children_of(process.pid)]
     for trainer in trainers:
         os.kill(trainer, signal.SIGSTOP)  # so that the run cannot end while a second one is tried
     code, _, err = finish(script.tiny(tmp_path, *CRN))

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from lightning_modules import results_lock
+from lightning_modules.engine import Ended
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid import GridRun, Placed, place, plan, read_result
 from lightning_modules.grid_display import GridDisplay, duration
-from lightning_modules.local_engine import Ended
 from lightning_modules.reproduce_options import ARCHITECTURES, BUDGETS, CONFIGS, ESTIMATORS
 from lightning_modules.run_folder import architecture_of, save_config
 from lightning_modules.time_estimate import Cost, left_together

@@ -5,14 +5,11 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-from lightning_modules.checkpoints import load_checkpoint
-from lightning_modules.metrics_csv import read_metrics
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
+from tests.lightning_modules.run_states import assert_identical, curve, final_state, wait_for_new_checkpoint
 
 
 def fit(results: Path, estimator: str) -> list[str]:
@@ -21,30 +18,6 @@ def fit(results: Path, estimator: str) -> list[str]:
 
 def run_folder(results: Path, estimator: str) -> Path:
     return results / "runs" / "6-12" / estimator / "seed0"
-
-
-def final_state(folder: Path) -> dict[str, Any]:
-    state = load_checkpoint(folder / "last.ckpt")
-    return {**state["state_dict"], "optimizer": state["optimizer_states"]}
-
-
-def assert_identical(left: Any, right: Any, where: str = "") -> None:
-    if isinstance(left, torch.Tensor):
-        assert torch.equal(left, right), where
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys(), where
-        for key in left:
-            assert_identical(left[key], right[key], f"{where}.{key}")
-    elif isinstance(left, list):
-        assert len(left) == len(right), where
-        for index, (a, b) in enumerate(zip(left, right, strict=True)):
-            assert_identical(a, b, f"{where}[{index}]")
-    else:
-        assert left == right, where
-
-
-def curve(folder: Path) -> list[tuple[str, str, str]]:
-    return [(row["step"], row["metric"], row["value"]) for row in read_metrics(folder / "metrics.csv")]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +40,7 @@ def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     kills = 0
     for _ in range(2):
         process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-        _wait_for_new_checkpoint(run_folder(tmp_path, estimator), process)
+        wait_for_new_checkpoint(run_folder(tmp_path, estimator), process)
         time.sleep(moments.uniform(0.0, 0.3))
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
@@ -78,14 +51,6 @@ def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     assert_identical(final_state(reference), final_state(folder))
     assert curve(reference) == curve(folder)
     assert (reference / "result.json").is_file()
-
-
-def _wait_for_new_checkpoint(folder: Path, process: "subprocess.Popen[bytes]") -> None:
-    """Kill while the run trains or writes, not while Python starts: wait until a new checkpoint has appeared."""
-    last = folder / "last.ckpt"
-    before = last.stat().st_mtime_ns if last.exists() else 0
-    while process.poll() is None and not (last.exists() and last.stat().st_mtime_ns != before):
-        time.sleep(0.01)
 
 
 def test_a_kill_during_a_checkpoint_write_loses_nothing(uninterrupted: tuple[str, Path], tmp_path: Path) -> None:

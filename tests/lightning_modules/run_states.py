@@ -1,0 +1,50 @@
+"""What a run left behind, in a form that can be compared."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.metrics_csv import read_metrics
+
+
+def final_state(folder: Path) -> dict[str, Any]:
+    state = load_checkpoint(folder / "last.ckpt")
+    return {**state["state_dict"], "optimizer": state["optimizer_states"]}
+
+
+def assert_identical(left: Any, right: Any, where: str = "") -> None:
+    if isinstance(left, torch.Tensor):
+        assert torch.equal(left, right), where
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            assert_identical(left[key], right[key], f"{where}.{key}")
+    elif isinstance(left, list):
+        assert len(left) == len(right), where
+        for index, (a, b) in enumerate(zip(left, right, strict=True)):
+            assert_identical(a, b, f"{where}[{index}]")
+    else:
+        assert left == right, where
+
+
+def curve(folder: Path) -> list[tuple[str, str, str]]:
+    return [(row["step"], row["metric"], row["value"]) for row in read_metrics(folder / "metrics.csv")]
+
+
+def wait_for_new_checkpoint(folder: Path, process: "subprocess.Popen[Any]") -> None:
+    """Kill while the run trains or writes, not while Python starts: wait until a new checkpoint has appeared."""
+    last = folder / "last.ckpt"
+    before = last.stat().st_mtime_ns if last.exists() else 0
+    while process.poll() is None and not (last.exists() and last.stat().st_mtime_ns != before):
+        time.sleep(0.01)
+
+
+def result(folder: Path) -> dict[str, float]:
+    """What the tables are made of, without times."""
+    numbers: dict[str, float] = json.loads((folder / "result.json").read_text())
+    return {name: value for name, value in numbers.items() if name != "training_seconds"}

@@ -1,0 +1,44 @@
+"""How the command ends, whatever happened in it."""
+
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.complaints import answered
+
+
+def ends_with(error: BaseException) -> int:
+    def run() -> int:
+        raise error
+
+    return answered(run)
+
+
+def test_a_mistake_of_the_program_is_told_in_one_sentence_and_its_traceback_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert ends_with(KeyError("a key")) == 1
+    (kept,) = tmp_path.iterdir()
+    said = capsys.readouterr().err
+    assert said.startswith("releg: the program made a mistake (KeyError: 'a key'); ")
+    assert str(kept) in said
+    assert said.count("\n") == 1
+    assert "in run\n    raise error" in kept.read_text()
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(1)])
+def test_an_interruption_says_how_to_go_on(interruption: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends_with(interruption) == 130
+    assert capsys.readouterr().err == "releg: interrupted; the same command continues from the last checkpoint\n"
+
+
+def test_help_ends_as_it_wants_to() -> None:
+    with pytest.raises(SystemExit) as end:
+        ends_with(SystemExit(0))
+    assert end.value.code == 0
+
+
+def test_a_mistake_of_the_user_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends_with(ValueError("x is 1,\n  - expected 2;\n\n  choose 2")) == 2
+    assert capsys.readouterr().err == "releg: x is 1, expected 2; choose 2\n"
