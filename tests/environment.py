@@ -240,7 +240,7 @@ def install(env: Environment, lock: TextIO) -> None:
     constraints = ["--constraint", str(env.constraints)]
     # The project is built by the locked setuptools, not by the newest one; pip knows editable pyprojects since 21.3.
     pip_install(env, lock, [*constraints, "pip>=21.3", "setuptools"])
-    pip_install(env, lock, [*constraints, "--no-build-isolation", "--editable", ".[dev]"])
+    pip_install(env, lock, [*constraints, "--no-build-isolation", "--editable", ".[dev,bench,ray]"])
 
 
 def install_clone(env: Environment, lock: TextIO) -> None:

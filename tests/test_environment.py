@@ -15,7 +15,7 @@ import pytest
 from tests import environment
 from tests.environment import ROOT, Environment, SetupError, set_up
 
-SETUPTOOLS_CALL, PROJECT_CALL, CLONE_CALL = "pip>=21.3", ".[dev]", "."
+SETUPTOOLS_CALL, PROJECT_CALL, CLONE_CALL = "pip>=21.3", ".[dev,bench,ray]", "."
 
 # Notes its arguments; fails if the environment's folder holds a file "no-network".
 STUB_PIP = """

@@ -1,5 +1,6 @@
 """reproduce.sh itself, on the real data: a budget of seconds in place of the shipped ones."""
 
+import json
 import os
 import resource
 import shutil
