@@ -14,6 +14,9 @@ settings.register_profile("releg", derandomize=True, deadline=None)
 settings.load_profile("releg")
 
 
+LINES_AT_END = pytest.StashKey[list[str]]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--faults",
@@ -21,6 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="how many faults and hostile inputs to try: short (the default) or full, which takes half an hour",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in terminalreporter.config.stash.get(LINES_AT_END, []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def lines_at_end(request: pytest.FixtureRequest) -> list[str]:
+    """What the suite prints when it is done."""
+    return request.config.stash.setdefault(LINES_AT_END, [])
 
 
 @pytest.fixture(scope="session")

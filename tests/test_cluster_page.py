@@ -1,6 +1,7 @@
 """The README's page "On a cluster": every command in it is executed, on a budget of seconds and one machine."""
 
 import importlib.util
+import os
 import re
 import shlex
 import signal
@@ -16,7 +17,7 @@ import pytest
 from tests.environment import ROOT
 from tests.lightning_modules.commands_helper import TINY, releg
 from tests.processes import end_all, find_processes
-from tests.reproduce_script import CRN, Script, finish, without_times
+from tests.reproduce_script import CRN, Script, finish, wait_for, without_times
 
 RAY_NODE = "raylet/raylet"
 
@@ -38,24 +39,22 @@ def node(command: list[str], environment: dict[str, str], port: int) -> Iterator
     """A node of a Ray cluster, in the terminal of its own that the page speaks of; Ctrl-C ends it."""
     here = {process.pid for process in find_processes(RAY_NODE)}
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if "--block" in line:  # Ray says last that it blocks
-            break
-    else:
-        pytest.fail(said)
-    raylets = [each.pid for each in find_processes(RAY_NODE, str(port)) if each.pid not in here]
-    yield
-    process.send_signal(signal.SIGINT)
+    raylets: list[int] = []
+
+    def is_up() -> bool:
+        raylets[:] = [each.pid for each in find_processes(RAY_NODE, str(port)) if each.pid not in here]
+        return bool(raylets)
+
     try:
-        process.communicate(timeout=60)
+        wait_for(is_up, process)
+        yield
     finally:
-        process.kill()
-    assert end_all(raylets, patience=20) == 0, "a node outlived its terminal"
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all that was started in it
+        left = end_all([process.pid, *raylets], patience=60)
+        process.communicate()
+    assert left == 0, "a node outlived its terminal"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install 'releg[ray]'")

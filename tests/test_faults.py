@@ -52,12 +52,11 @@ class Tally:
 
 
 @pytest.fixture(scope="module")
-def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
+def tally(lines_at_end: list[str]) -> Iterator[Tally]:
     tally = Tally()
     yield tally
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    assert reporter is not None
-    reporter.write_line(f"\nfaults injected: {tally.faults}, runs lost: {tally.lost}, differences: {tally.differences}")
+    counts = f"{tally.faults}, runs lost: {tally.lost}, differences: {tally.differences}"
+    lines_at_end.append(f"faults injected: {counts}")
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
