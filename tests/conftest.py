@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +25,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="how many faults and hostile inputs to try: short (the default) or full, which takes half an hour",
     )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of several hands its lines to the process that prints."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["lines at end"] = session.config.stash.get(LINES_AT_END, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker has to say."""
+    lines = getattr(node, "workeroutput", {}).get("lines at end", [])
+    node.config.stash.setdefault(LINES_AT_END, []).extend(lines)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
