@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.reproduce_script import FIGURE1, Script, finish
 settings.register_profile("releg", derandomize=True, deadline=None)
 settings.load_profile("releg")
 
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LINES_AT_END = pytest.StashKey[list[str]]()
 
