@@ -58,6 +58,13 @@ def test_common_random_numbers_beat_the_likelihood_ratio_in_every_architecture()
     assert all(ours[name, "crn"] < ours[name, "lr"] for name, _ in ours)
 
 
+def test_the_readme_tells_the_price_that_was_measured() -> None:
+    rows = json.loads((RESULTS / "bench.json").read_text())
+    ratios = [row["ratio_to_lr"] for row in rows if row["estimator"] == "crn_cpu"]
+    assert len(ratios) == 8
+    assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times one with LR" in README
+
+
 def test_files_that_the_readme_links_to_are_there() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", README)
     assert "results/figure1.png" in links
