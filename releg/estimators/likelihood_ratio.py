@@ -24,7 +24,8 @@ class LikelihoodRatio(Estimator):
             LR has InputDependent, then RunningAverage.
         samples: paths simulated per image; the estimate is their mean.
         variance_normalization: divide each layer's centred signal by max(1, its running standard deviation), as NVIL
-            does and the paper does not. It rescales the gradient of the inference net, so it is not unbiased.
+            does and the paper does not. It rescales the gradient of the inference net, so it is not unbiased. Where
+            several ranks train together, the running variance is the mean of theirs.
     """
 
     signal_variance: Tensor
