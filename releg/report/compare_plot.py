@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from releg.report.figure1 import FONT
 
@@ -70,12 +71,14 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
                 markersize=5,
                 label=label,
             )
-    _name(panel, rows)
     panel.set_xlabel("ms per training step (100 images)")
     panel.set_ylabel("variance of the inference gradient, one image")
     panel.set_title(title, fontsize=8, loc="left")
     panel.grid(which="major", linewidth=0.3, alpha=0.6)
     panel.legend(fontsize=6.5, loc="best", frameon=True)
+    for axis in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
+        axis(FuncFormatter(lambda ms, _: f"{ms:g}"))
+    _name(panel, rows)  # last: where points lie is known only when all else is in its place
     return figure
 
 
@@ -86,27 +89,35 @@ def _kind(row: Row) -> str:
 
 
 def _name(panel: Axes, rows: Sequence[Row]) -> None:
-    """Names right of their points; below each other in the order of the points, at least a line apart."""
+    """Names right of their points, moved up or down to where they cover neither a point nor another name."""
     panel.margins(x=0.25, y=0.12)
-    panel.figure.canvas.draw()
-    transform = panel.transData
-    placed: list[tuple[float, float]] = []
-    for row in sorted(rows, key=lambda row: -row["within"]["value"]):
-        x, y = transform.transform((row["ms_per_step"], row["within"]["value"]))
-        level = y
-        while any(abs(level - other_y) < LINE and abs(x - other_x) < WIDTH for other_x, other_y in placed):
-            level -= 2.0
-        placed.append((x, level))
+    figure = panel.figure
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()  # puts everything in its place
+    points = [panel.transData.transform((row["ms_per_step"], row["within"]["value"])) for row in rows]
+    taken = [(x - HALF, x + HALF, y) for x, y in points]
+    for row, (x, y) in zip(rows, points, strict=True):
+        name = row["estimator"].replace("_", " ")
+        start, end = x + GAP, x + GAP + CHARACTER * len(name)
+        levels = (y + step * LINE for number in range(len(rows)) for step in (-number, number))
+        free = (h for h in levels if not any(_meet(start, end, h, other) for other in taken))
+        level = next(free, y)
+        taken.append((start, end, level))
         panel.annotate(
-            row["estimator"].replace("_", " "),
+            name,
             (row["ms_per_step"], row["within"]["value"]),
-            xytext=(7, (level - y) * 72 / panel.figure.dpi),
+            xytext=(GAP * 72 / figure.dpi, (level - y) * 72 / figure.dpi),
             textcoords="offset points",
             fontsize=6.5,
             va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
             arrowprops={"arrowstyle": "-", "linewidth": 0.3, "color": "0.6"} if level != y else None,
         )
 
 
-LINE = 11.0  # pixels at the figure's own resolution
-WIDTH = 110.0
+def _meet(start: float, end: float, level: float, other: tuple[float, float, float]) -> bool:
+    return start < other[1] and other[0] < end and abs(level - other[2]) < LINE
+
+
+# Pixels at the figure's own resolution: height of a line, width of a character, half a marker, from point to name
+LINE, CHARACTER, HALF, GAP = 12.0, 5.2, 4.0, 9.0
