@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet
 from releg.signals import continued_signal
 from releg.simulation import Simulation
@@ -46,3 +47,24 @@ def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[T
         signal = continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *own], bernoulli.sample)
         answer.append(Opposite(z, signal))
     return answer
+
+
+class Antithetic(Estimator):
+    """An estimator that compares every layer of the path with its opposite.
+
+    Args:
+        shared_noise: simulate the layers below an opposite with the path's noise instead of noise of their own. The
+            sources have the latter; the former is also unbiased, and its variance lower.
+    """
+
+    def __init__(self, shared_noise: bool = False) -> None:
+        super().__init__()
+        self.shared_noise = shared_noise
+
+    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Noise of the path and, unless it is shared, of what is simulated below each opposite."""
+        return model.draw_noise(x, generator) if self.shared_noise else draw_branches(model, x, generator)
+
+    def evaluations(self, model: SigmoidBeliefNet) -> int:
+        """The path, and an opposite per layer."""
+        return 1 + len(model.layers)

@@ -11,6 +11,7 @@ from jsonargparse import ArgumentError
 
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.compared import Comparer, Row, Settings
 from lightning_modules.gradient_variance import training_images
 from lightning_modules.run_folder import build, load_run, provenance, write_atomically
@@ -119,15 +120,5 @@ def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Compa
 
 
 def _check(options: argparse.Namespace) -> None:
-    checks = [
-        ("--num-images", options.num_images, 2 <= options.num_images <= 50_000, "2 to 50000"),
-        ("--samples-per-image", options.samples_per_image, options.samples_per_image >= 2, "at least 2"),
-        ("--baseline-steps", options.baseline_steps, options.baseline_steps >= 0, "at least 0"),
-    ]
-    for name, value, fine, expected in checks:
-        if not fine:
-            raise ValueError(f"{name} is {value}, expected {expected}; see releg compare --help")
-    stems = [Path(name).stem for name in options.estimators]
-    if len(set(stems)) < len(stems):
-        raise ValueError(f"--estimators has {' '.join(stems)}, expected different names; rename one of the files")
+    check_amounts(options, "releg compare")
     options.output.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lightning_modules.checkpoints import load_checkpoint
+from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
 from lightning_modules.run_folder import load_run, write_atomically
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
@@ -102,17 +103,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    checks = [
-        ("--num-images", options.num_images, 2 <= options.num_images <= 50_000, "2 to 50000"),
-        ("--samples-per-image", options.samples_per_image, options.samples_per_image >= 2, "at least 2"),
-        ("--baseline-steps", options.baseline_steps, options.baseline_steps >= 0, "at least 0"),
-    ]
-    for name, value, fine, expected in checks:
-        if not fine:
-            raise ValueError(f"{name} is {value}, expected {expected}; see releg variance --help")
-    stems = [Path(name).stem for name in options.estimators]
-    if len(set(stems)) < len(stems):
-        raise ValueError(f"--estimators has {' '.join(stems)}, expected different names; rename one of the files")
+    check_amounts(options, "releg variance")
     if options.output is not None and options.output.is_dir():
         raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
 

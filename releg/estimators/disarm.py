@@ -7,35 +7,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from releg.antithetic import Opposite, draw_branches, opposites
-from releg.estimators.base import Estimate, Estimator
+from releg.antithetic import Antithetic, Opposite, opposites
+from releg.estimators.base import Estimate
 from releg.sbn import SigmoidBeliefNet
 from releg.simulation import simulate
 
 
-class DisArm(Estimator):
+class DisArm(Antithetic):
     """D elbo / d logits[l] = E[(f_l(z) - f_l(opposite)) / 2 * (z - opposite) * sigmoid(|logits|)].
 
     Dong, Mnih & Tucker (2020), equation 6; the unbiased uniform gradient of Yin, Ho, Yan, Qian & Zhou (2020) is the
     same. It is the expectation of ARM given z and its opposite, so its variance is not above ARM's. Several layers as
     in their section 4.2. Cost: one simulation, and one more from each layer on. Unbiased.
-
-    Args:
-        shared_noise: simulate the layers below an opposite with the path's noise instead of noise of their own. The
-            text has the latter; the former is also unbiased, and its variance lower.
     """
-
-    def __init__(self, shared_noise: bool = False) -> None:
-        super().__init__()
-        self.shared_noise = shared_noise
-
-    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise of the path and, unless it is shared, of what is simulated below each opposite."""
-        return model.draw_noise(x, generator) if self.shared_noise else draw_branches(model, x, generator)
-
-    def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and an opposite per layer."""
-        return 1 + len(model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """One opposite per layer."""
