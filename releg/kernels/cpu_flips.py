@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import njit
 
 from releg.kernels.cpu_arguments import scratch_of
 from releg.kernels.cpu_hits import follow_units
@@ -23,14 +24,14 @@ from releg.kernels.cpu_layout import (
     WIDTH,
 )
 from releg.kernels.cpu_sets import follow_sets, score_sets
-from releg.kernels.cpu_terms import inlined, multiply_units
+from releg.kernels.cpu_terms import OPTIONS, multiply_units
 from releg.kernels.simd import BLOCK
 from releg.kernels.simd_memory import get
 
 CACHE = 1 << 17  # bytes of weights that stay in the second-level cache of a core, with room for all else
 
 
-@inlined
+@njit(**OPTIONS)
 def flip_group(store, out, layout, block, worker, first, last, entropy):
     """f1 - f0 of every unit of some rows into out.
 
@@ -39,27 +40,27 @@ def flip_group(store, out, layout, block, worker, first, last, entropy):
     depth = layout.layers.shape[0]
     for layer in range(depth):
         for row in range(first, last):
-            begin_layer(store, layout, scratch_of(block, worker, row - first), row, layer, entropy)
+            begin_layer(store, layout, block, worker, row - first, row, layer, entropy)
         multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer, -1)
         for row in range(first, last):
-            score_sets(store, layout, scratch_of(block, worker, row - first), worker, row, layer)
+            score_sets(store, layout, block, worker, row - first, row, layer)
         if layer + 1 < depth:
             multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer + 1, 1)
             for row in range(first, last):
-                follow_units(store, layout, scratch_of(block, worker, row - first), row, layer, entropy)
+                follow_units(store, layout, block, worker, row - first, row, layer, entropy)
             for row in range(first, last):
-                follow_sets(store, layout, scratch_of(block, worker, row - first), worker, row, layer, entropy)
+                follow_sets(store, layout, block, worker, row - first, row, layer, entropy)
         for row in range(first, last):
-            end_layer(layout, scratch_of(block, worker, row - first), layer)
+            end_layer(layout, block, worker, row - first, layer)
     for row in range(first, last):
         for layer in range(depth - 1, -1, -1):
-            add_up(store, out, layout, scratch_of(block, worker, row - first), row, block[ROWS], layer)
+            add_up(store, out, layout, block, worker, row - first, row, layer)
 
 
-@inlined
-def begin_layer(store, layout, scratch, row, layer, entropy):
+@njit(**OPTIONS)
+def begin_layer(store, layout, block, worker, slot, row, layer, entropy):
     """Logs begin as s * (below @ W + r - z[l+1] @ V), the last where -log q of the next layer is counted as it is."""
-    links, layers = layout.links, layout.layers
+    links, layers, scratch = layout.links, layout.layers, scratch_of(block, worker, slot)
     units, table = links[2 * layer, UNITS], layers[layer, TABLE]
     signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
     match = links[2 * layer, MATCH] + row * units
@@ -77,7 +78,7 @@ def begin_layer(store, layout, scratch, row, layer, entropy):
         scratch.firsts[0] = scratch.firsts[1] = 0
 
 
-@inlined
+@njit(**OPTIONS)
 def multiply_layer(store, layout, block, worker, first, last, layer, link, power):
     """multiply_units of all units for all rows, as many units at a time as stay in the cache."""
     units, width = layout.links[link, UNITS], layout.layers[layer, WIDTH]
@@ -89,18 +90,19 @@ def multiply_layer(store, layout, block, worker, first, last, layer, link, power
             multiply_units(store, layout.links, link, row, signs, scratch, power, begin, end)
 
 
-@inlined
-def end_layer(layout, scratch, layer):
+@njit(**OPTIONS)
+def end_layer(layout, block, worker, slot, layer):
     """The terms of the layer's units, but for what follows."""
-    table = layout.layers[layer, TABLE]
+    scratch, table = scratch_of(block, worker, slot), layout.layers[layer, TABLE]
     for i in range(layout.layers[layer, SIZE]):
         scratch.values[table + i] = scratch.logs[i] + math.log(scratch.products[i])
 
 
-@inlined
-def add_up(store, out, layout, scratch, row, rows, layer):
+@njit(**OPTIONS)
+def add_up(store, out, layout, block, worker, slot, row, layer):
     """G of every set and unit of one layer, those of the next being known."""
-    layers, values, none = layout.layers, scratch.values, scratch.linear.size
+    scratch, layers, rows = scratch_of(block, worker, slot), layout.layers, block[ROWS]
+    values, none = scratch.values, scratch.linear.size
     for node in range(none + 1 + scratch.firsts[layer], none + 1 + scratch.firsts[layer + 1]):
         values[node] += get(values, scratch.follow[node])
     size, table = layers[layer, SIZE], layers[layer, TABLE]

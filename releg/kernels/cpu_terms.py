@@ -37,7 +37,8 @@ from releg.kernels.simd_memory import get, put
 from releg.kernels.simd_sets import set_logit_means
 
 # No function here allocates: without numba's reference counts (of some twenty arrays at every call) the kernel is two
-# and a half times as fast. Functions called from one place are inlined, since passing Scratch is a copy of 1 KiB.
+# and a half times as fast. Passing Scratch is a copy of 1 KiB: the steps of cpu_flips take it from the block they are
+# called with, and what they call is inlined. They are functions of their own, as numba is slow to compile large ones.
 OPTIONS = {"_nrt": False, "error_model": "numpy"}
 inlined = njit(inline="always", **OPTIONS)
 
