@@ -10,14 +10,20 @@ cd -- "$root"
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
 if [ "$#" -eq 0 ]; then
+    # Compiled once, meanwhile, instead of by every worker
+    for type in float32 float64; do
+        "$python" -c "from releg.kernels.cpu_entry import entry_for; entry_for('$type')" &
+    done
     "$python" -m ruff check
     "$python" -m ruff format --check
     "$python" -m mypy
     shopt -s nullglob
     "$(dirname -- "$python")/shellcheck" .ci/run ./*.sh tests/*.sh
-    # One worker per core, up to four, each with one thread. A file's tests stay together: they share what they train.
-    cores=$("$python" -c 'import os; print(min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))')
+    wait
+    # One worker more than cores, since many a test waits for a process, up to six, each with one thread. A file's tests
+    # stay together: they share what they train.
+    cores=$("$python" -c 'import os; print(min(5, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))')
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-    set -- -n "$cores" --dist loadfile
+    set -- -n "$((cores + 1))" --dist loadfile --no-loadscope-reorder
 fi
 exec "$python" -m pytest "$@"

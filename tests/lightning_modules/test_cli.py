@@ -19,8 +19,14 @@ def fit(tmp_path: Path, estimator: str = "likelihood_ratio.yaml", *arguments: st
     return ["fit", *TINY, "--config", f"estimator/{estimator}", "--results_dir", str(tmp_path), *arguments]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+TOGETHER = [
+    *(("sbn_32_64_128_256.yaml", estimator) for estimator in ESTIMATORS),
+    *((architecture, "likelihood_ratio.yaml") for architecture in ARCHITECTURES),
+    *((architecture, "common_random_numbers.yaml") for architecture in ARCHITECTURES),
+]
+
+
+@pytest.mark.parametrize(("architecture", "estimator"), sorted(set(TOGETHER)))
 def test_every_shipped_architecture_and_estimator_runs(architecture: str, estimator: str, tmp_path: Path) -> None:
     configs = ["base.yaml", f"architecture/{architecture}", f"estimator/{estimator}"]
     arguments = [word for config in configs for word in ("--config", config)]
