@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             f"{path} holds something other than tensors and plain values, or is damaged; expected a checkpoint that "
             "loads without running code, so it was not loaded; use one written by this program"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, LookupError, AttributeError, TypeError, struct.error) as error:
         raise DamagedCheckpointError(_damaged(path, "the file cannot be read")) from error
     if not isinstance(checkpoint, dict) or "digest" not in checkpoint:
         raise DamagedCheckpointError(_damaged(path, "it carries no digest"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 import yaml
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
@@ -259,9 +259,10 @@ def main(arguments: list[str] | None = None) -> int:
         known = ", ".join([*RelegCLI.subcommands(), *OWN_COMMANDS])
         return complain(f"there is no command {command}, expected one of {known}; see releg --help")
     ranks.follow_launcher()
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # classes of the user's own, by their dotted names, as `python -m` finds them
     return answered(lambda: run(arguments))
 
 
 if __name__ == "__main__":
-    torch.set_float32_matmul_precision("high")
     sys.exit(main())

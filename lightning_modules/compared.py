@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import releg
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import REFERENCE, Schedule, interleave, summary
 from lightning_modules.bench.steps import Problem, make_step
 from lightning_modules.gradient_variance import prepare, showing
 from lightning_modules.run_folder import write_atomically
-from lightning_modules.shipped_estimators import read_estimator
+from lightning_modules.shipped_estimators import read_estimator, settings_of
 from releg.comparison import ImageMoments, compare, reference_moments
 from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet
@@ -26,6 +29,8 @@ from releg.sbn import SigmoidBeliefNet
 SCHEDULE = Schedule(rounds=8, steps=5, slow_rounds=3)
 BATCH_SIZE = 100
 REFERENCE_FACTOR = 10  # answers of the long average, for each of an estimator's
+PACKAGE = Path(releg.__file__).parent  # a change in it may change any figure,
+REPORTS = PACKAGE / "report"  # but for what only shows them
 
 Row = dict[str, Any]
 
@@ -63,7 +68,7 @@ class Comparer:
         """All figures of the estimator of that name; from its file, if it was made with the same settings."""
         estimator = read_estimator(name)
         path = self.store / f"{Path(name).stem}.json"
-        identity = self._identity(estimator)
+        identity = self._identity(name, estimator)
         try:
             kept = json.loads(path.read_bytes())
             if kept.get("identity") == identity:
@@ -75,20 +80,21 @@ class Comparer:
         write_atomically(path, json.dumps({"identity": identity, "row": row}, indent=1) + "\n")
         return row
 
-    def _identity(self, estimator: Estimator) -> str:
-        """Of what the figures depend on, other than the machine."""
+    def _identity(self, name: str, estimator: Estimator) -> str:
+        """Of what the figures depend on, other than the machine: weights, images, amounts, settings and code."""
         text = hashlib.blake2b(digest_size=16)
         for tensor in (*self.model.state_dict().values(), *self.own.state_dict().values()):
             text.update(tensor.numpy().tobytes())
         text.update(self.images[: self.settings.num_images].numpy().tobytes())
-        described = {
-            name: value for name, value in vars(estimator).items() if isinstance(value, (bool, int, float, str))
-        }
-        text.update(repr((type(estimator).__name__, described, estimator, self.settings)).encode())
+        text.update(repr((self.settings, settings_of(name))).encode())
+        own = inspect.getsourcefile(type(estimator))
+        for file in sorted({*PACKAGE.rglob("*.py"), *([Path(own)] if own else [])}):
+            if REPORTS not in file.parents:
+                text.update(file.read_bytes())
         return text.hexdigest()
 
     def _measure(self, name: str, estimator: Estimator) -> Row:
-        label, settings = Path(name).stem, self.settings
+        label, settings, started = Path(name).stem, self.settings, time.monotonic()
         ready = prepare({label: estimator}, self.own, self.model, self.images, settings.baseline_steps, settings.seed)[
             label
         ]
@@ -104,6 +110,7 @@ class Comparer:
                 settings.seed,
                 move,
             )
+        cost = self._cost(name)
         return {
             "estimator": label,
             "unbiased": ready.unbiased,
@@ -111,10 +118,11 @@ class Comparer:
             "evaluations": ready.evaluations(self.model),
             "samples": ready.samples,
             "architecture": self.model.architecture,
-            **self._cost(name),
+            **cost,
             **found.as_dict(),
             "num_images": settings.num_images,
             "samples_per_image": settings.samples_per_image,
+            "seconds": round(time.monotonic() - started, 1),
         }
 
     @cached_property

@@ -42,10 +42,13 @@ def _cores() -> int:
 
 def threads_per_job(jobs: int) -> int:
     """The cores of this process, divided; or what the user's environment says."""
+    return threads_asked_for() or max(1, _cores() // jobs)
+
+
+def threads_asked_for() -> int | None:
+    """What the user's environment says."""
     asked = os.environ.get(run_process.THREAD_VARIABLES[0], "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
-    return max(1, _cores() // jobs)
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
 
 
 def run_all(waiting: Sequence[Placed], jobs: int, keep_open: int, look: Look) -> None:

@@ -13,9 +13,9 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.console import say
 from lightning_modules.run_folder import write_atomically
+from releg.report.figure1_data import METRICS as COLUMNS
 
 METRICS = "metrics.csv"
-COLUMNS = ("step", "seconds", "metric", "value")
 
 
 class MetricsCSV(Logger):

@@ -1,7 +1,8 @@
 """Runs of the grid on a Ray cluster: a task each; one whose worker or machine is lost goes on elsewhere.
 
 All machines see the clone, its environment and the results folder under the same paths. A task starts the process that
-the local engine would start, with as many threads, so the numbers are the same; progress is read from the folder.
+the local engine would start, so the numbers are the same; progress is read from the folder. A run has one thread, or as
+many as OMP_NUM_THREADS says, whatever the size of the cluster: rounding depends on it.
 """
 
 from __future__ import annotations
@@ -68,15 +69,23 @@ def places(threads: int, gpus_per_run: float) -> int:
     """How many runs the cluster, as it is now, makes at a time; ValueError if none."""
     import ray
 
-    resources = ray.cluster_resources()
-    cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-    count = min(cpus // threads, gpus // gpus_per_run if gpus_per_run else cpus)
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus, gpus = ([machine.get(kind, 0.0) for machine in machines] for kind in ("CPU", "GPU"))
+    count = sum(
+        int(min(cpu // threads, gpu / gpus_per_run if gpus_per_run else cpu))
+        for cpu, gpu in zip(cpus, gpus, strict=True)
+    )
     if count < 1:
         raise ValueError(
-            f"the Ray cluster has {cpus:g} CPUs and {gpus:g} GPUs, expected at least {threads} and {gpus_per_run:g} "
-            "for a run; add machines, or ask for less with OMP_NUM_THREADS and --gpus-per-run"
+            f"no machine of the Ray cluster has room for a run (CPUs: {_list(cpus)}; GPUs: {_list(gpus)}), expected "
+            f"{threads} CPUs and {gpus_per_run:g} GPUs on one; add machines, or ask for less with OMP_NUM_THREADS and "
+            "--gpus-per-run"
         )
-    return int(count)
+    return count
+
+
+def _list(numbers: list[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers) or "none"
 
 
 def run_all(waiting: Sequence[Placed], threads: int, gpus_per_run: float, look: Look) -> None:

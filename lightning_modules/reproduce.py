@@ -49,15 +49,15 @@ def reproduce(options: Options, lock: int, command: str) -> int:
     if options.extended:
         runs += plan_extended(options.budget, options.seeds, options.results)
     placed, problems = _place(runs, options.results)
-    waiting = [
-        each for each in placed if each.result is None and options.wants(each.run.architecture, each.run.estimator)
-    ]
-    problems.update(_train(placed, waiting, options, lock, start_of_a_process))
+    wanted = [each for each in placed if options.wants(each.run.architecture, each.run.estimator)]
+    made = [each.run for each in wanted if each.result is None]
+    problems.update(_train(placed, wanted, options, lock, start_of_a_process))
     again, damaged = _place([each.run for each in placed], options.results)
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
-    write_manifests(options.results, command, finished, {**problems, **missing}, time.monotonic() - started)
+    absent = {**problems, **missing}
+    write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
     _report(options.results)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
@@ -82,11 +82,12 @@ def _place(runs: Sequence[GridRun], results: Path) -> tuple[list[Placed], dict[G
 
 
 def _train(
-    placed: list[Placed], waiting: list[Placed], options: Options, lock: int, start_of_a_process: float
+    placed: list[Placed], wanted: list[Placed], options: Options, lock: int, start_of_a_process: float
 ) -> dict[GridRun, str]:
-    """Make the runs that are not there; answers with what went wrong."""
+    """Make the wanted runs that are not there; answers with what went wrong."""
     from lightning_modules import local_engine
 
+    waiting = [each for each in wanted if each.result is None]
     done = len([each for each in placed if each.result is not None])
     steps = placed[0].steps if placed else 0
     to_make = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs"
@@ -97,23 +98,26 @@ def _train(
     if options.engine == "ray":
         from lightning_modules import ray_engine
 
-        threads = 1 if options.gpus_per_run else local_engine.threads_per_job(local_engine.default_jobs(len(waiting)))
+        threads = local_engine.threads_asked_for() or 1
         with ray_engine.connected(options.ray_address):
             jobs = ray_engine.places(threads, options.gpus_per_run)
             costs = _costs(waiting, threads, start_of_a_process)
-            with _display(waiting, done, costs, jobs, f"{budget}; on a Ray cluster") as (display, ordered):
+            title = f"{budget}; on a Ray cluster"
+            with _display(waiting, done, costs, jobs, title, "at this machine's pace") as (display, ordered):
                 ray_engine.run_all(ordered, threads, options.gpus_per_run, display.look)
         return display.problems
-    jobs = options.jobs or local_engine.default_jobs(len(waiting))
+    # From what the command asks for, not from what is left of it: rounding depends on the number of threads, and a run
+    # that is continued must go on with as many.
+    jobs = options.jobs or local_engine.default_jobs(len(wanted))
     costs = _costs(waiting, local_engine.threads_per_job(jobs), start_of_a_process)
-    with _display(waiting, done, costs, jobs, budget) as (display, ordered):
+    with _display(waiting, done, costs, jobs, budget, "on this machine") as (display, ordered):
         local_engine.run_all(ordered, jobs, lock, display.look)
     return display.problems
 
 
 @contextmanager
 def _display(
-    waiting: list[Placed], done: int, costs: dict[GridRun, Cost], jobs: int, title: str
+    waiting: list[Placed], done: int, costs: dict[GridRun, Cost], jobs: int, title: str, where: str
 ) -> Iterator[tuple[GridDisplay, list[Placed]]]:
     """What follows the runs, and the order to make them in."""
     from lightning_modules.grid_display import GridDisplay, duration
@@ -123,7 +127,7 @@ def _display(
     display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
     at_a_time = f"; {jobs} at a time" if jobs > 1 else ""
-    time_needed = "" if seconds is None else f"; about {duration(seconds)} on this machine, by the first steps of each"
+    time_needed = "" if seconds is None else f"; about {duration(seconds)} {where}, by the first steps of each"
     display.tell(title + at_a_time + time_needed)
     try:
         yield display, waiting

@@ -87,6 +87,11 @@ def parse_options(arguments: list[str]) -> Options:
         parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
     if given.only is not None and given.only[1] in EXTENDED and not given.extended:
         parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATORS)}; add --extended")
+    if given.only is not None and given.only[1] in EXTENDED and given.only[0] != EXTENDED_ARCHITECTURE:
+        parser.error(
+            f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
+            "the second table; name that"
+        )
     results = called_from / given.results if given.results else RESULTS
     _check_engine(parser, given)
     share = given.gpus_per_run or 0.0
@@ -103,7 +108,7 @@ def _check_engine(parser: _Parser, given: argparse.Namespace) -> None:
     if given.jobs is not None:
         parser.error("--jobs is given, expected --engine local with it; a Ray cluster makes as many as it has room for")
     if importlib.util.find_spec("ray") is None:
-        parser.error("there is no Ray here, expected it for --engine ray; install it with pip install 'releg[ray]'")
+        parser.error("there is no Ray here, expected it for --engine ray; install it with pip install -e '.[ray]'")
 
 
 def _at_least_one(text: str) -> int:

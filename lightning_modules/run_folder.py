@@ -67,16 +67,6 @@ def identity(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """What distinguishes two configs, one phrase each."""
-    left, right = identity(ours), identity(theirs)
-    return [
-        f"{key} is {left.get(key)!r} here and {right.get(key)!r} there"
-        for key in sorted({*left, *right})
-        if left.get(key) != right.get(key)
-    ]
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """The saved config of a run; ValueError if it is damaged."""
     try:
@@ -160,10 +150,10 @@ def record_provenance(folder: Path, data_checksum: str) -> None:
     """Add one entry to provenance.json: a run that was interrupted has several."""
     path = folder / PROVENANCE
     try:
-        entries = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        entries = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
         entries = []
-    entries.append(provenance() | {"data_sha256": data_checksum})
+    entries = [*(entries if isinstance(entries, list) else []), provenance() | {"data_sha256": data_checksum}]
     write_atomically(path, json.dumps(entries, indent=2) + "\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 from jsonargparse import ArgumentParser
@@ -17,17 +18,27 @@ def shipped_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
-def read_estimator(name: str) -> Estimator:
-    """Build the estimator of a shipped config's name or of a YAML file; ValueError tells what is wrong with it."""
-    path = Path(name) if Path(name).suffix in (".yaml", ".yml") else SHIPPED / f"{name}.yaml"
+def settings_of(name: str) -> Any:
+    """What the config of an estimator says: class_path and init_args; ValueError if it says nothing of the kind."""
+    path = _file_of(name)
     if not path.is_file():
         names = ", ".join(shipped_names())
         raise ValueError(f"there is no estimator {name}, expected one of {names} or a YAML file; name one of them")
-    wrong = f"{path} does not describe an estimator"
     try:
-        settings = yaml.safe_load(path.read_text())["model"]["estimator"]
+        return yaml.safe_load(path.read_text())["model"]["estimator"]
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{wrong}, expected model: estimator: class_path: ...; compare {SHIPPED}/*.yaml") from error
+        expected = "expected model: estimator: class_path: ..."
+        raise ValueError(f"{path} does not describe an estimator, {expected}; compare {SHIPPED}/*.yaml") from error
+
+
+def _file_of(name: str) -> Path:
+    return Path(name) if Path(name).suffix in (".yaml", ".yml") else SHIPPED / f"{name}.yaml"
+
+
+def read_estimator(name: str) -> Estimator:
+    """Build the estimator of a shipped config's name or of a YAML file; ValueError tells what is wrong with it."""
+    settings = settings_of(name)
+    wrong = f"{_file_of(name)} does not describe an estimator"
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--estimator", type=Estimator)
     try:

@@ -102,6 +102,7 @@ def _seconds_of_measurements(
     estimators = {"own": module.estimator}
     if not isinstance(module.estimator, CommonRandomNumbers):
         estimators["crn"] = CommonRandomNumbers()
+    measure(estimators, module.model, images, 2)  # the first may compile
     seconds = _seconds(lambda: measure(estimators, module.model, images, TRIAL_SAMPLES))
     return amount * seconds / (TRIAL_IMAGES * TRIAL_SAMPLES)
 

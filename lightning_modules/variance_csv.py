@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lightning_modules.run_folder import write_atomically
+from releg.report.figure1_data import VARIANCES as COLUMNS
+from releg.report.runs import read_csv
 from releg.variance import GradientVariances
-
-COLUMNS = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
 
 
 def rows_of(step: int, results: Mapping[str, GradientVariances]) -> list[dict[str, str]]:
@@ -34,11 +34,7 @@ def rows_of(step: int, results: Mapping[str, GradientVariances]) -> list[dict[st
 
 def read_rows(file: Path) -> list[dict[str, str]]:
     """All whole rows of a grad_variance.csv; none if there is no file."""
-    if not file.is_file():
-        return []
-    with file.open(newline="", errors="replace") as lines:
-        rows = list(csv.DictReader(lines))
-    return [row for row in rows if set(row) == set(COLUMNS) and None not in row.values() and row["step"].isdecimal()]
+    return read_csv(file, COLUMNS, ("step", "layer", "value", "standard_error"))
 
 
 def replace_rows(file: Path, step: int, results: Mapping[str, GradientVariances]) -> None:

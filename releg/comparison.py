@@ -7,8 +7,8 @@ For image i let G be an estimator's answer for all weights and biases of the inf
     bias2     ||E G - E C||^2, C being common random numbers with a long average; the means' own variances are taken
               off, so it is unbiased itself and may fall below zero
 
-and per layer within and total of the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py.
-Standard errors are over images.
+and per layer the same of the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py. Standard
+errors are over images.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Figure:
 class Comparison:
     """An estimator's figures."""
 
-    layers: list[dict[str, Figure]]  # within and total w.r.t. the means, shallow first
+    layers: list[dict[str, Figure]]  # within, total and bias2 w.r.t. the means, shallow first
     within: Figure
     total: Figure
     bias2: Figure
@@ -110,8 +110,12 @@ def compare(
         progress: called with the number of images done since the last call.
     """
     found = list(_each_image(estimator, model, images, samples, (seed, "compare"), progress))
+    counts = (samples, reference_samples)
     return Comparison(
-        layers=[_layer_figures(found, layer, samples) for layer in range(len(model.layers))],
+        layers=[
+            _layer_figures(found, layer, samples) | {"bias2": _layer_bias(found, reference, layer, counts)}
+            for layer in range(len(model.layers))
+        ],
         within=Figure.of([image.within for image in found]),
         total=_total(found, samples),
         bias2=Figure.of(
@@ -209,6 +213,20 @@ def _layer_figures(found: list[ImageMoments], layer: int, samples: int) -> dict[
     between = float(means.var(0).mean()) - within.value / samples
     error = Figure.of([image.squares_by_mean[layer] for image in found]).standard_error
     return {"within": within, "total": Figure(within.value + between, error)}
+
+
+def _layer_bias(
+    found: list[ImageMoments], reference: list[ImageMoments], layer: int, samples: tuple[int, int]
+) -> Figure:
+    """Averaged over units, as the variances are; `samples` of the two."""
+    return Figure.of(
+        [
+            float((mine.means_by_mean[layer] - theirs.means_by_mean[layer]).double().square().mean())
+            - mine.within_by_mean[layer] / samples[0]
+            - theirs.within_by_mean[layer] / samples[1]
+            for mine, theirs in zip(found, reference, strict=True)
+        ]
+    )
 
 
 def _total(found: list[ImageMoments], samples: int) -> Figure:

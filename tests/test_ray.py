@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lightning_modules.ray_engine import places
 from lightning_modules.reproduce_options import parse_options
 from tests.processes import Process, end_all, find_processes
 from tests.reproduce_script import FIGURE1, Script, curve, finish, wait_for, without_times
@@ -100,6 +101,36 @@ def test_with_a_worker_killed_and_a_machine_lost_it_ends_with_the_same_numbers(
 
 
 @needs_ray
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "threads", "share", "runs"),
+    [
+        ([4, 4], [0, 0], 1, 0.0, 8),
+        ([4, 5], [0, 0], 2, 0.0, 4),
+        ([16, 0], [1, 2], 1, 0.25, 4),  # the GPUs of a machine without CPUs serve nobody
+        ([2, 8], [1, 1], 1, 0.25, 6),
+    ],
+)
+def test_a_run_takes_its_place_on_one_machine(
+    cpus: list[int], gpus: list[int], threads: int, share: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    nodes = [{"Alive": True, "Resources": {"CPU": c, "GPU": g}} for c, g in zip(cpus, gpus, strict=True)]
+    lost = {"Alive": False, "Resources": {"CPU": 99, "GPU": 9}}
+    monkeypatch.setattr(ray, "nodes", lambda: [*nodes, lost])
+    assert places(threads, share) == runs
+
+
+@needs_ray
+def test_a_run_that_no_machine_has_room_for_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 4.0}}] * 2)
+    with pytest.raises(ValueError, match=r"\(CPUs: 4, 4; GPUs: 0, 0\), expected 8 CPUs and 0 GPUs on one"):
+        places(8, 0.0)  # together they have eight
+
+
+@needs_ray
 def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp_path: Path) -> None:
     code, out, err = finish(script.tiny(tmp_path, *FIGURE1, "--engine", "ray", "--ray-address", "127.0.0.1:9"))
     assert (code, out) == (2, "")
@@ -115,7 +146,7 @@ def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_pat
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "reproduce.sh: there is no Ray here, expected it for --engine ray; install it with pip install 'releg[ray]'; "
+        "reproduce.sh: there is no Ray here, expected it for --engine ray; install it with pip install -e '.[ray]'; "
         "see bash reproduce.sh --help\n"
     )
 

@@ -119,7 +119,7 @@ def test_other_estimators_make_a_second_table_that_stays(script: Script, tmp_pat
     assert "mu_prop seed 0" in out  # among what is not trained yet
     # a later command without --extended writes the other file only
     before = (tmp_path / "extended_runs.json").read_text()
-    write_manifests(tmp_path, "bash reproduce.sh", [], {}, 1.0)
+    write_manifests(tmp_path, "bash reproduce.sh", [], {}, [], 1.0)
     assert json.loads((tmp_path / "runs.json").read_text())["seconds"] == 1.0
     assert (tmp_path / "extended_runs.json").read_text() == before
 
@@ -134,6 +134,7 @@ def test_other_estimators_make_a_second_table_that_stays(script: Script, tmp_pat
             ["--only", "200-200,nobody"],
             "got the estimator nobody, expected one of lr, crn, or with --extended one of arm",
         ),
+        (["--extended", "--only", "200-200-200,arm"], "--only names arm on 200-200-200, expected 200-200, the arch"),
         (["--only", "200-200,"], "got the estimator , expected one of lr, crn"),
         (["--seeds", "0"], "argument --seeds: got 0, expected a whole number from 1"),
         (["--jobs", "0"], "argument --jobs: got 0, expected a whole number from 1"),

@@ -13,7 +13,7 @@ from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.compared import Comparer, Row, Settings
-from lightning_modules.gradient_variance import training_images
+from lightning_modules.gradient_variance import name_of, training_images
 from lightning_modules.run_folder import build, load_run, provenance, write_atomically
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.report.compare import write_compare
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace, argv: list[str]) -> None:
             rows.append(comparer.row(name))
     document = {
         "title": title,
-        "command": " ".join(["releg compare", *(Path(word).name if "/" in word else word for word in argv)]),
+        "command": " ".join(["releg compare", *map(_without_home, argv)]),
         "baseline_steps": options.baseline_steps,
         "provenance": {key: value for key, value in provenance().items() if key != "command"},
         "rows": rows,
@@ -100,10 +100,19 @@ def run(options: argparse.Namespace, argv: list[str]) -> None:
     print(f"written to {options.output}/compare.md, .csv, .json and .png", file=sys.stderr)
 
 
+def _without_home(word: str) -> str:
+    """A path from the current folder on, or its name if it lies elsewhere: other people have other folders."""
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
+
+
 def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Comparer, str]:
     if options.ckpt is not None:
         module, data = load_run(options.ckpt, options.data_dir)
-        when = f"after {int(load_checkpoint(options.ckpt)['global_step']):,} steps"
+        steps = int(load_checkpoint(options.ckpt)["global_step"])
+        when = f"after {steps:,} steps with {name_of(module.estimator)}"
     else:
         from lightning_modules.cli import fit_config
 

@@ -52,15 +52,19 @@ def mark(row: Row) -> str:
 
 
 def bias(row: Row) -> str:
-    """The relative bias where there is one to be seen."""
-    figure = row["bias2"]
-    deviation = figure["value"] / figure["standard_error"] if figure["standard_error"] else 0.0
-    relative = (max(0.0, figure["value"]) / row["gradient2"]) ** 0.5
+    """The relative bias where there is one to be seen; where not, how large one could have gone unseen."""
+    value, error = row["bias2"]["value"], row["bias2"]["standard_error"]
     if row["objective"] != "elbo":
-        return f"other bound ({100 * relative:.0f}%)"
-    return (
-        f"{100 * relative:.0f}% (z = {deviation:.0f})" if deviation > DETECTED else f"none seen (z = {deviation:.1f})"
-    )
+        return "of another bound"
+    deviation = value / error if error else 0.0
+    if deviation > DETECTED:
+        return f"{_relative(value, row)} (z = {deviation:.0f})"
+    return f"none seen (z = {deviation:.1f}), below {_relative(max(value, 0.0) + 2 * error, row)}"
+
+
+def _relative(bias2: float, row: Row) -> str:
+    """Length of the bias over that of the gradient."""
+    return f"{100 * (bias2 / row['gradient2']) ** 0.5:.2g}%"
 
 
 def as_markdown(document: dict[str, Any]) -> str:
@@ -76,7 +80,8 @@ def as_markdown(document: dict[str, Any]) -> str:
         f"{document['title']}; {first['num_images']} training images, {first['samples_per_image']} answers each. "
         "Variance: trace of the covariance of the gradient by all weights and biases of the inference net, for one "
         "image. Bias: distance of the mean answer from a long average of common random numbers, over the length of "
-        "that gradient; z is the number of standard errors that its square lies above zero.",
+        "that gradient; z is the number of standard errors that its square lies above zero, and what is not seen lies "
+        "below the square plus two of them: the larger the variance, the less can be seen.",
         "",
         _cells(head),
         _cells(["---", *["---:"] * (len(head) - 1)]),
@@ -93,16 +98,19 @@ def as_markdown(document: dict[str, Any]) -> str:
 
 def _layers(rows: list[Row]) -> list[str]:
     depth = len(rows[0]["layers"])
-    head = ["estimator", *(f"{kind}, layer {layer}" for layer in range(1, depth + 1) for kind in ("within", "total"))]
+    kinds = ("within", "total", "bias2")
+    head = ["estimator", *(f"{kind}, layer {layer}" for layer in range(1, depth + 1) for kind in kinds)]
     lines = [
         "## By layer",
         "",
         "Of the gradient by the mean of every unit, averaged over units; layer 1 is next to x. It is the gradient by "
-        "the logit over mean (1 - mean): saturated units weigh heavily where an estimator does not see that they are.",
+        "the logit over mean (1 - mean): saturated units weigh heavily where an estimator does not see that they are. "
+        "within: variance for one image; total: for an image chosen by chance; bias2: squared bias, which noise may "
+        "take below zero.",
     ]
-    lines += ["", _cells(head), _cells(["---", *["---:"] * (2 * depth)])]
+    lines += ["", _cells(head), _cells(["---", *["---:"] * (len(kinds) * depth)])]
     for row in sorted(rows, key=lambda row: float(row["within"]["value"])):
-        cells = [_figure(layer[kind]) for layer in row["layers"] for kind in ("within", "total")]
+        cells = [_figure(layer[kind]) for layer in row["layers"] for kind in kinds]
         lines.append(_cells([row["estimator"] + mark(row), *cells]))
     return lines
 
@@ -114,12 +122,18 @@ def _how(document: dict[str, Any]) -> list[str]:
         "## How it was made",
         "",
         f"- `{document['command']}`",
-        f"- commit {made.get('commit', 'unknown')}; {made.get('hardware', made.get('processor', ''))}",
+        f"- {_minutes(document)} on {made.get('processor', '?')}, {made.get('cores', '?')} cores",
+        f"- commit {made.get('commit', 'unknown')}",
         f"- what an estimator owns (baselines, control variates) was trained for {document['baseline_steps']:,} "
         "mini-batches at these weights, unless the run's own estimator brings it along",
         "- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in "
         "which both took turns, and ms per step is that times LR's own median",
     ]
+
+
+def _minutes(document: dict[str, Any]) -> str:
+    """An estimator that was measured by an earlier command counts with what it took then."""
+    return f"{sum(row['seconds'] for row in document['rows']) / 60:.1f} minutes"
 
 
 def _figure(figure: dict[str, float]) -> str:
@@ -141,7 +155,7 @@ def as_csv(rows: list[Row]) -> str:
     for row in rows:
         parts = [("all inference parameters", row), *((f"layer {i}", x) for i, x in enumerate(row["layers"], start=1))]
         for name, part in parts:
-            figures = [part.get(kind, {"value": "", "standard_error": ""}) for kind in kinds]
+            figures = [part[kind] for kind in kinds]
             numbers = [number for figure in figures for number in (figure["value"], figure["standard_error"])]
             writer.writerow([*(row[key] for key in plain), row["gradient2"], name, *numbers])
     return text.getvalue()

@@ -20,7 +20,7 @@ def write_extended(results: Path) -> str:
     if not (results / MANIFEST).is_file():
         return ""
     manifest = read_manifest(results, MANIFEST)
-    rows = table_rows(manifest, read_manifest(results))
+    rows = table_rows(manifest)
     text = as_markdown(rows, manifest)
     write(results / "extended.json", json.dumps(rows, indent=2) + "\n")
     write(results / "extended.csv", as_csv(rows))
@@ -28,12 +28,10 @@ def write_extended(results: Path) -> str:
     return text
 
 
-def table_rows(extended: Manifest, grid: Manifest) -> list[Row]:
-    """One row per estimator, best bound first; LR and CRN of the same architecture and length beside the others."""
-    kinds = {(run.architecture, run.steps) for run in extended.runs}
-    runs = [*extended.runs, *(run for run in grid.runs if (run.architecture, run.steps) in kinds)]
-    names = dict.fromkeys(run.estimator for run in runs)
-    rows = [_row(name, [run for run in runs if run.estimator == name]) for name in names]
+def table_rows(manifest: Manifest) -> list[Row]:
+    """One row per estimator, best bound first."""
+    names = dict.fromkeys(run.estimator for run in manifest.runs)
+    rows = [_row(name, [run for run in manifest.runs if run.estimator == name]) for name in names]
     return sorted(rows, key=lambda row: float(row["test_nll_mean"]))
 
 

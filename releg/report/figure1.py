@@ -30,7 +30,6 @@ FONT: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "pdf.fonttype": 42,  # text stays text
-    "svg.hashsalt": "releg",
 }
 
 

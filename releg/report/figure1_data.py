@@ -15,6 +15,11 @@ CSV = "figure1.csv"
 MEASURED = {"likelihood_ratio": "lr", "common_random_numbers": "crn"}
 
 
+# Columns of the runs' files, in their order
+METRICS = ("step", "seconds", "metric", "value")
+VARIANCES = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
+
+
 class Point(NamedTuple):
     """One number of the figure.
 
@@ -40,7 +45,7 @@ def gather(runs: list[Run]) -> list[Point]:
 
 
 def _bounds(run: Run) -> list[Point]:
-    rows = read_csv(run.folder / "metrics.csv", ("step", "seconds", "value"))
+    rows = read_csv(run.folder / "metrics.csv", METRICS, ("step", "seconds", "value"))
     return [
         Point(
             "val_elbo",
@@ -59,7 +64,7 @@ def _bounds(run: Run) -> list[Point]:
 
 
 def _variances(run: Run) -> list[Point]:
-    rows = read_csv(run.folder / "grad_variance.csv", ("step", "layer", "value"))
+    rows = read_csv(run.folder / "grad_variance.csv", VARIANCES, ("step", "layer", "value", "standard_error"))
     return [
         Point(
             row["kind"],
@@ -104,5 +109,10 @@ def from_csv(path: Path) -> list[Point]:
             float(row["value"]),
             number(row["standard_error"]),
         )
-        for row in read_csv(path, ("seed", "step", "value"))
+        for row in read_csv(
+            path,
+            Point._fields,
+            ("seed", "step", "seconds", "layer", "value", "standard_error"),
+            optional=("seconds", "layer", "standard_error"),
+        )
     ]

@@ -18,20 +18,25 @@ FILES = {
     "`extended_runs.json`",
     "extended_runs.json": "the runs behind it, like `runs.json`",
     "compare.md": "every estimator at the same weights: variance, bias, cost; also as `.csv`, `.json` and `.png`. "
-    "Written by `releg compare`",
-    "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`",
+    "Written by `releg compare`; says itself how it was made",
+    "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`; says itself "
+    "how it was made",
+    "bench_studies.json": "growth with units and depth, where the time goes, what the Trainer takes: the rest of it",
     "variance.md": "ratio of the gradient variances per layer, LR to CRN at the same weights. From `figure1.csv`",
 }
+
+MANIFESTS = {"Table 1 and Figure 1": "runs.json", "The second table": "extended_runs.json"}
 
 
 def write_readme(results: Path) -> Path:
     """Write it, about the files that are there."""
-    manifest = read_manifest(results)
-    lines = ["# Results", "", "Written by the command below; do not edit. It overwrites these files.", ""]
+    lines = ["# Results", "", "Written by the commands named here, which overwrite these files; do not edit them.", ""]
     lines += ["| file | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {what} |" for name, what in FILES.items() if (results / name).is_file()]
-    lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |", ""]
-    lines += _how(manifest)
+    lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |"]
+    for title, manifest in MANIFESTS.items():
+        if (results / manifest).is_file():
+            lines += ["", f"## {title}", "", *_how(read_manifest(results, manifest))]
     return write(results / "README.md", "\n".join(lines) + "\n")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -15,6 +14,7 @@ BUDGETS = {200: "smoke", 10_000: "quick", 200_000: "standard", 2_000_000: "paper
 AUTHORS_STEPS = 2_000_000  # of the authors' later code
 ESTIMATORS = {"LikelihoodRatio": "lr", "CommonRandomNumbers": "crn"}
 NAMES = {"lr": "LR", "crn": "CRN"}
+WHOLE = ("step", "layer", "seed")  # columns of whole numbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Manifest:
     """What reproduce.sh made, and what it could not."""
 
     command: str
-    seconds: float
+    seconds: float | None  # of wall-clock time; none if other commands made some of the runs
     runs: list[Run]
     missing: dict[str, str]
 
@@ -87,26 +87,41 @@ def read_manifest(results: Path, name: str = "runs.json") -> Manifest:
         ]
         for run in runs:
             _ = run.architecture, run.estimator, run.seed, run.steps  # every report needs them
-        return Manifest(content["command"], float(content["seconds"]), runs, content["missing"])
+        seconds = content["seconds"]
+        return Manifest(content["command"], None if seconds is None else float(seconds), runs, content["missing"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} cannot be read ({type(error).__name__}: {error}), expected what reproduce.sh writes; run it again"
         ) from error
 
 
-def read_csv(path: Path, numbers: tuple[str, ...]) -> list[dict[str, str]]:
-    """The rows of a CSV file whose columns `numbers` hold finite numbers; damaged ones are left out."""
+def read_csv(
+    path: Path, columns: tuple[str, ...], numbers: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> list[dict[str, str]]:
+    """The rows of a CSV file with these columns; damaged ones, and the header, are left out.
+
+    Args:
+        path: the file; nothing is quoted in it.
+        columns: all of them, in their order.
+        numbers: those that hold finite numbers; `step`, `layer` and `seed` hold whole ones.
+        optional: of these, those that may be empty.
+    """
     if not path.is_file():
         return []
-    with path.open(newline="", errors="replace") as lines:
-        rows = list(csv.DictReader(line.replace("\0", "") for line in lines))
-    return [row for row in rows if None not in row and None not in row.values() and _all_finite(row, numbers)]
+    lines = path.read_bytes().decode(errors="replace").splitlines()
+    cells = [line.split(",") for line in lines]
+    rows = [dict(zip(columns, each, strict=True)) for each in cells if len(each) == len(columns)]
+    return [row for row in rows if all(_is_number(name, row[name], name in optional) for name in numbers)]
 
 
-def _all_finite(row: dict[str, str], columns: tuple[str, ...]) -> bool:
+def _is_number(name: str, text: str, optional: bool) -> bool:
+    if optional and not text:
+        return True
+    if name in WHOLE:
+        return text.isascii() and text.isdecimal()
     try:
-        return all(math.isfinite(float(row[column])) for column in columns)
-    except (KeyError, ValueError):
+        return math.isfinite(float(text))
+    except ValueError:
         return False
 
 

@@ -29,12 +29,14 @@ def summary(results: Path) -> str:
 
 def _how(manifest: Manifest) -> str:
     machines = dict.fromkeys(_machine(entry) for run in manifest.runs for entry in run.provenance)
+    if manifest.seconds is None:  # several commands made the runs
+        minutes = sum(float(run.result["training_seconds"]) for run in manifest.runs) / 60
+        return f"All runs together were trained for {minutes:.0f} minutes on {', '.join(machines)}."
     return f"`{manifest.command}` took {manifest.seconds / 60:.0f} minutes on {', '.join(machines)}."
 
 
 def _machine(entry: dict[str, Any]) -> str:
-    cores = entry.get("cores", entry.get("cpus", ""))
-    return f"{entry.get('processor', 'an unknown processor')}, {cores} cores"
+    return f"{entry.get('processor', 'an unknown processor')}, {entry.get('cores', 'unknown')} cores"
 
 
 def _cells(cells: list[str]) -> str:

@@ -51,6 +51,13 @@ def test_flipped_bits_never_change_what_is_loaded_unnoticed(tmp_path: Path) -> N
     assert noticed > 20
 
 
+def test_a_file_that_is_no_archive_at_all_is_told_as_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(b"\x80\x02X\xff")  # a pickle that ends within a number
+    with pytest.raises(DamagedCheckpointError, match=r"last\.ckpt is damaged"):
+        load_checkpoint(path)
+
+
 class Payload:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, (str(Path(os.environ["PAYLOAD_FOLDER"])),)

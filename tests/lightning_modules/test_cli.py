@@ -1,13 +1,15 @@
 """The releg command as a user types it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from lightning_modules import cli
-from tests.lightning_modules.commands_helper import TINY, releg
+from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg
 
 CONFIGS = cli.CONFIGS
 ARCHITECTURES = sorted(path.name for path in (CONFIGS / "architecture").glob("*.yaml"))
@@ -33,6 +35,16 @@ def test_every_shipped_architecture_and_estimator_runs(architecture: str, estima
     fast = ["--trainer.fast_dev_run", "2", "--results_dir", str(tmp_path)]
     assert cli.main(["fit", *arguments, *fast]) == 0
     assert not any(tmp_path.iterdir())  # a trial leaves nothing
+
+
+def test_an_estimator_of_the_current_folder_can_be_named(tmp_path: Path) -> None:
+    """The one of the README, through the command that the environment has."""
+    page = (Path(cli.__file__).parents[1] / "README.md").read_text().split("## Plug in your own estimator")[1]
+    (tmp_path / "my_module.py").write_text(page.split("```python\n")[1].split("```")[0])
+    command = Path(sys.executable).with_name("releg")
+    arguments = ["fit", *TINY, "--model.estimator", "my_module.Plain", "--trainer.fast_dev_run", "1"]
+    done = subprocess.run([command, *arguments], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

@@ -2,17 +2,18 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from lightning_modules import results_lock
+from lightning_modules import local_engine, reproduce, results_lock
 from lightning_modules.engine import Ended
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid import GridRun, Placed, place, plan, read_result
 from lightning_modules.grid_display import GridDisplay, duration
-from lightning_modules.reproduce_options import ARCHITECTURES, BUDGETS, CONFIGS, ESTIMATORS
+from lightning_modules.reproduce_options import ARCHITECTURES, BUDGETS, CONFIGS, ESTIMATORS, parse_options
 from lightning_modules.run_folder import architecture_of, save_config
 from lightning_modules.time_estimate import Cost, left_together
 from releg.report.runs import BUDGETS as BUDGET_NAMES
@@ -86,6 +87,27 @@ def waiting(tmp_path: Path, count: int, steps_done: int = 0) -> list[Placed]:
     config = {"trainer": {"max_steps": 100}}
     runs = [GridRun(architecture, estimator, 0, ()) for architecture, estimator in names[:count]]
     return [Placed(run, config, tmp_path / str(number), None, steps_done) for number, run in enumerate(runs)]
+
+
+def test_a_run_that_is_continued_has_as_many_threads_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of however many runs are left: the number of threads is in the rounding."""
+    threads = []
+
+    def run_all(waiting: list[Placed], jobs: int, *rest: object) -> None:
+        threads.append((len(waiting), local_engine.threads_per_job(jobs)))
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(local_engine, "run_all", run_all)
+    monkeypatch.setattr(local_engine, "_cores", lambda: 8)
+    monkeypatch.setattr(local_engine, "BYTES_PER_JOB", 1)
+    monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
+    runs = [
+        Placed(run, {"trainer": {"max_steps": 1}}, tmp_path, None, 0) for run in plan(budget_file("smoke"), 1, tmp_path)
+    ]
+    left = [*(replace(placed, result=RESULT) for placed in runs[:7]), runs[7]]
+    for placed in (runs, left):
+        reproduce._train(placed, placed, parse_options([]), 0, 1.0)
+    assert threads == [(8, 1), (1, 1)]
 
 
 def test_time_left_is_the_sum_over_runs_divided_by_jobs_but_no_less_than_the_longest() -> None:

@@ -42,7 +42,8 @@ def test_all_shipped_estimators_side_by_side(
         assert len(row["layers"]) == 2
     for name in names:
         assert f"| {name}" in printed
-    assert printed.count("(biased)") == 4  # two estimators, in two tables
+    biased = [row["estimator"] for row in rows if not row["unbiased"]]
+    assert printed.count("(biased)") == 2 * len(biased)  # in two tables
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
     table = (tmp_path / "compare.csv").read_text().splitlines()
     assert len(table) == 1 + 3 * len(names)
@@ -81,6 +82,31 @@ def test_interrupted_and_continued(
     assert "the same command continues" in capsys.readouterr().err
     assert compare.main(command) == 0
     assert measured == [FEW[0], FEW[1], FEW[1]]
+
+
+def test_other_settings_of_an_estimator_are_another_measurement(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+
+    def note(self: compared.Comparer, name: str, *rest: object) -> compared.Row:
+        measured.append(name)
+        raise ValueError
+
+    mine = tmp_path / "mine.yaml"
+    monkeypatch.setattr(compared.Comparer, "_measure", lambda *_: {"made": True})
+    text = (SHIPPED / "likelihood_ratio.yaml").read_text()
+    mine.write_text(text)
+    command = arguments(tiny, tmp_path, "--estimators", str(mine))
+    compare.main(command)  # keeps the row, though it cannot be shown
+    monkeypatch.setattr(compared.Comparer, "_measure", note)
+    compare.main(command)
+    assert measured == []
+    mine.write_text(
+        text.rstrip() + "\n          init_args: {decay: 0.5}\n"
+    )  # of the running average, which is the last
+    compare.main(command)
+    assert measured == [str(mine)]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Figure 1, the ratios behind it and results/README.md from made-up curves."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,22 @@ def test_damaged_lines_of_a_run_are_left_out(results: Path) -> None:
     with (run.folder / "grad_variance.csv").open("ab") as file:
         file.write(b"10,likelihood_ratio,one,within,3.0,0.1,100,1000\n\xff\x00,")
     assert len(gather_from(results)) == before
+
+
+def test_a_flipped_bit_anywhere_costs_no_more_than_its_line(results: Path) -> None:
+    run = read_manifest(results).runs[0]
+    before = len(gather_from(results))
+    for name in ("metrics.csv", "grad_variance.csv"):
+        whole = (run.folder / name).read_bytes()
+        chance = random.Random(name)
+        for position in [*range(20), *(chance.randrange(len(whole)) for _ in range(60))]:  # the header, and others
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << chance.randrange(8)
+            (run.folder / name).write_bytes(damaged)
+            assert before - 2 <= len(gather_from(results)) <= before  # two lines if it was the end of one
+        (run.folder / name).write_bytes(whole.replace(b"2", b'"'))  # a quote would swallow the rest of the file
+        gather_from(results)
+        (run.folder / name).write_bytes(whole)
 
 
 def test_the_ratio_is_taken_at_the_weights_of_the_lr_run(results: Path) -> None:
