@@ -14,6 +14,7 @@ from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.straight_through import StraightThrough
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
+from releg.variance import mean_gradients
 from tests.releg.helpers import random_model, random_x
 
 LAYERS = [4, 3]
@@ -46,6 +47,24 @@ def test_variances_over_all_parameters_are_those_of_gradients_taken_one_by_one(
     assert found.within.standard_error == pytest.approx(float(within.std() / 5**0.5), rel=1e-9)
     between = float(each.mean(1).var(0).sum()) - float(within.mean()) / SAMPLES
     assert found.total.value == pytest.approx(float(within.mean()) + between, rel=1e-5)
+
+
+def test_bias_by_layer_is_that_of_gradients_by_the_means(model: SigmoidBeliefNet) -> None:
+    images, estimator = random_x(5, 6, seed=1), StraightThrough()
+    found = compare(estimator, model, images, SAMPLES, reference_moments(model, images, 40, 0), 40)
+    squares: list[list[float]] = [[] for _ in LAYERS]
+    for number, image in enumerate(images):
+        means, errors = [], []
+        for kind, count, position in ((estimator, SAMPLES, "compare"), (CommonRandomNumbers(), 40, "reference")):
+            generator, x = torch.Generator().manual_seed(seed_for(0, position, number)), image.expand(count, -1)
+            by_mean = mean_gradients(kind, model, x, kind.draw_noise(model, x, generator)).by_mean  # (S, H) per layer
+            means.append([layer.mean(0) for layer in by_mean])
+            errors.append([layer.var(0) / count for layer in by_mean])
+        for layer, (mine, theirs) in enumerate(zip(*means, strict=True)):
+            squares[layer].append(float(((mine - theirs).square() - errors[0][layer] - errors[1][layer]).mean()))
+    for figures, expected in zip(found.layers, map(Figure.of, squares), strict=True):
+        assert figures["bias2"].value == pytest.approx(expected.value, rel=1e-5)
+        assert figures["bias2"].standard_error == pytest.approx(expected.standard_error, rel=1e-5)
 
 
 def test_bias_of_a_biased_estimator_is_seen_and_of_others_not(model: SigmoidBeliefNet) -> None:

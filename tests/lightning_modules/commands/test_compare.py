@@ -102,9 +102,7 @@ def test_other_settings_of_an_estimator_are_another_measurement(
     monkeypatch.setattr(compared.Comparer, "_measure", note)
     compare.main(command)
     assert measured == []
-    mine.write_text(
-        text.rstrip() + "\n          init_args: {decay: 0.5}\n"
-    )  # of the running average, which is the last
+    mine.write_text(text.rstrip() + "\n          init_args: {decay: 0.5}\n")  # of the running average
     compare.main(command)
     assert measured == [str(mine)]
 
