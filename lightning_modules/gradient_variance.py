@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from tqdm import tqdm
 from lightning_modules.binarized_mnist import BinarizedMNIST, redraw
 from lightning_modules.console import say
 from lightning_modules.ranks import others_wait
+from lightning_modules.run_folder import snake_case
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.variance_csv import read_rows, replace_rows
 from releg.estimators.base import Estimator
@@ -192,7 +192,7 @@ def prepare(
 
 def name_of(estimator: Estimator) -> str:
     """CommonRandomNumbers -> common_random_numbers."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(estimator).__name__).lower()
+    return snake_case(type(estimator).__name__)
 
 
 def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:

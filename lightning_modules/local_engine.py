@@ -14,6 +14,7 @@ import torch
 from lightning_modules import run_process
 from lightning_modules.engine import SECONDS_BETWEEN_LOOKS, Ended, Job, Look, judge
 from lightning_modules.grid import Placed
+from releg.machine import cores
 
 BYTES_PER_JOB = 2 * 1024**3  # a run takes one, and its system something
 
@@ -33,16 +34,12 @@ def default_jobs(runs: int) -> int:
     if torch.cuda.is_available():
         return 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(runs, _cores(), memory // BYTES_PER_JOB))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(runs, cores(), memory // BYTES_PER_JOB))
 
 
 def threads_per_job(jobs: int) -> int:
     """The cores of this process, divided; or what the user's environment says."""
-    return threads_asked_for() or max(1, _cores() // jobs)
+    return threads_asked_for() or max(1, cores() // jobs)
 
 
 def threads_asked_for() -> int | None:

@@ -25,6 +25,7 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.checkpoint_content import check_belongs
 from lightning_modules.checkpoints import load_run_checkpoint
 from lightning_modules.sbn_module import SBNModule
+from releg.machine import cores
 
 CONFIG, PROVENANCE, RESULT = "config.yaml", "provenance.json", "result.json"
 # Settings that cannot change a result, or only say where things lie
@@ -89,7 +90,11 @@ def architecture_of(config: dict[str, Any]) -> str:
 
 def estimator_of(config: dict[str, Any]) -> str:
     """CommonRandomNumbers -> common_random_numbers, the name of its file."""
-    name = config["model"]["estimator"]["class_path"].rsplit(".", 1)[-1]
+    return snake_case(config["model"]["estimator"]["class_path"].rsplit(".", 1)[-1])
+
+
+def snake_case(name: str) -> str:
+    """CommonRandomNumbers -> common_random_numbers."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
@@ -168,7 +173,7 @@ def provenance() -> dict[str, Any]:
         "packages": {name: _version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "torch_threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }

@@ -13,6 +13,7 @@ import torch
 from hypothesis import settings
 
 from tests.reproduce_script import FIGURE1, Script, finish
+from tests.tally import Tally
 
 # The same examples in every run, so that a change and not chance decides; no deadline, as a first call may compile.
 settings.register_profile("releg", derandomize=True, deadline=None)
@@ -60,6 +61,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def lines_at_end(request: pytest.FixtureRequest) -> list[str]:
     """What the suite prints when it is done."""
     return request.config.stash.setdefault(LINES_AT_END, [])
+
+
+@pytest.fixture(scope="module")
+def tally(request: pytest.FixtureRequest, lines_at_end: list[str]) -> Iterator[Tally]:
+    """Of a module that injects faults."""
+    tally = Tally()
+    yield tally
+    lines_at_end.append(f"{request.module.__name__}: {tally}")
 
 
 @pytest.fixture(scope="session")

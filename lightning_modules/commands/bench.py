@@ -24,6 +24,7 @@ from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import quieten, say
+from releg.machine import cores
 from releg.report import bench as report
 
 TABLE_1 = ((200, 200), (200, 200, 200), (200, 200, 200, 200), (256, 128, 64, 32))  # layers, shallow first
@@ -101,11 +102,6 @@ def build_parser() -> Parser:
 def either(setting: str) -> str:
     """A default, and the one of --quick."""
     return f"{getattr(FULL, setting)}, quick {getattr(QUICK, setting)}"
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def architecture(text: str) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from releg.kernels.cpu_entry import entry_for
 from releg.kernels.cpu_team import run_team
 from releg.kernels.cpu_workspace import Shape, Workspace
+from releg.machine import cores
 from releg.sbn import Path, SigmoidBeliefNet
 
 ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)
@@ -95,8 +96,7 @@ def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool)
 
 def available_threads() -> int:
     """This process's share of the cores it may run on."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, cores() // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 class Announcement(event.Listener):

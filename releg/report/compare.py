@@ -11,6 +11,7 @@ from typing import Any
 
 from releg.report.compare_plot import png
 from releg.report.runs import write
+from releg.report.tables import line, rule
 
 Row = dict[str, Any]
 DETECTED = 5.0  # standard errors of bias2 above zero
@@ -83,15 +84,15 @@ def as_markdown(document: dict[str, Any]) -> str:
         "that gradient; z is the number of standard errors that its square lies above zero, and what is not seen lies "
         "below the square plus two of them: the larger the variance, the less can be seen.",
         "",
-        _cells(head),
-        _cells(["---", *["---:"] * (len(head) - 1)]),
+        line(head),
+        rule(len(head)),
     ]
     for row in rows:
         peak = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
         cells = [row["estimator"] + mark(row), _figure(row["within"]), _figure(row["total"]), bias(row)]
         cells += [f"{row['evaluations']:,}", f"{row['ms_per_step']:.1f}", f"{row['ratio_to_lr']:.2f}", peak]
         cells += [f"{work(row):.3g}", *([] if reference is None else [f"{reference / work(row):.3g}"])]
-        lines.append(_cells(cells))
+        lines.append(line(cells))
     lines += ["", "![variance against cost](compare.png)", "", *_layers(document["rows"]), *_how(document)]
     return "\n".join(lines) + "\n"
 
@@ -108,10 +109,10 @@ def _layers(rows: list[Row]) -> list[str]:
         "within: variance for one image; total: for an image chosen by chance; bias2: squared bias, which noise may "
         "take below zero.",
     ]
-    lines += ["", _cells(head), _cells(["---", *["---:"] * (len(kinds) * depth)])]
+    lines += ["", line(head), rule(len(head))]
     for row in sorted(rows, key=lambda row: float(row["within"]["value"])):
         cells = [_figure(layer[kind]) for layer in row["layers"] for kind in kinds]
-        lines.append(_cells([row["estimator"] + mark(row), *cells]))
+        lines.append(line([row["estimator"] + mark(row), *cells]))
     return lines
 
 
@@ -138,10 +139,6 @@ def _minutes(document: dict[str, Any]) -> str:
 
 def _figure(figure: dict[str, float]) -> str:
     return f"{figure['value']:.3g} ± {figure['standard_error']:.1g}"
-
-
-def _cells(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def as_csv(rows: list[Row]) -> str:

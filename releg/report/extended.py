@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import statistics
 from pathlib import Path
 from typing import Any
 
 from releg.report.runs import NAMES, Manifest, Run, budget_sentence, missing_lines, read_manifest, write
+from releg.report.tables import as_csv, line, rule
 
 MANIFEST = "extended_runs.json"
 Row = dict[str, Any]
@@ -65,15 +64,15 @@ def as_markdown(rows: list[Row], manifest: Manifest) -> str:
         "in nats per image (lower is better). Same steps, optimiser and seeds for all, whatever a step costs: "
         "`releg compare` tells that.",
         "",
-        _cells(head),
-        _cells(["---", *["---:"] * (len(head) - 1)]),
+        line(head),
+        rule(len(head)),
     ]
     for row in rows:
         nll = f"{row['test_nll_mean']:.2f}"
         nll += "" if row["test_nll_sd"] is None else f" ± {row['test_nll_sd']:.2f}"
         best = " ".join(f"{step:,}" for step in dict.fromkeys(row["best_steps"]))
         cells = [_name(row), nll, f"{row['multi_sample_nll_mean']:.2f}", best]
-        lines.append(_cells([*cells, str(len(row["seeds"]))]))
+        lines.append(line([*cells, str(len(row["seeds"]))]))
     lines += ["", budget_sentence(manifest.runs)]
     if manifest.missing:
         lines += ["", "Not in this table:", "", *missing_lines(manifest)]
@@ -85,18 +84,3 @@ def _name(row: Row) -> str:
     if not row["unbiased"]:
         return f"{name} (biased)"
     return f"{name} (climbs the multi-sample bound)" if row["objective"] != "elbo" else name
-
-
-def _cells(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def as_csv(rows: list[Row]) -> str:
-    """The rows of the JSON; lists are separated by blanks."""
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()})
-    return text.getvalue()

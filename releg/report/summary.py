@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.report.runs import Manifest, budget_sentence, read_manifest
+from releg.report.tables import line, rule
 
 HEAD = ["SBN", "LR", "CRN", "LR − CRN", "LR, paper", "CRN, paper", "LR − CRN, paper"]
 
@@ -16,14 +17,14 @@ def summary(results: Path) -> str:
     """The table, and how long it took on which machine."""
     manifest = read_manifest(results)
     rows: list[dict[str, Any]] = json.loads((results / "table1.json").read_bytes())
-    lines = [_cells(HEAD), _cells(["---", *["---:"] * (len(HEAD) - 1)])]
+    lines = [line(HEAD), rule(len(HEAD))]
     for architecture in dict.fromkeys(row["architecture"] for row in rows):
         cells = {row["estimator"]: row for row in rows if row["architecture"] == architecture}
         numbers = []
         for kind in ("test_nll_mean", "paper"):
             lr, crn = (float(cells[name][kind]) for name in ("lr", "crn"))
             numbers += [f"{lr:.2f}", f"{crn:.2f}", f"{lr - crn:.2f}"]
-        lines.append(_cells([architecture, *numbers]))
+        lines.append(line([architecture, *numbers]))
     return "\n".join([*lines, "", f"{budget_sentence(manifest.runs)} {_how(manifest)}"]) + "\n"
 
 
@@ -37,10 +38,6 @@ def _how(manifest: Manifest) -> str:
 
 def _machine(entry: dict[str, Any]) -> str:
     return f"{entry.get('processor', 'an unknown processor')}, {entry.get('cores', 'unknown')} cores"
-
-
-def _cells(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import statistics
 from pathlib import Path
 from typing import Any
 
 from releg.report.runs import NAMES, Manifest, Run, budget_sentence, missing_lines, read_manifest, write
+from releg.report.tables import as_csv, line, rule
 
 Row = dict[str, Any]
 TITLE = "Variational bound of the negative log-likelihood on the MNIST test images, in nats per image (lower is better)"
@@ -88,36 +87,20 @@ def _best(row: Row) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def as_csv(rows: list[Row]) -> str:
-    """The rows of the JSON; lists are separated by blanks."""
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            flat = {k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()}
-            writer.writerow(flat)
-    return text.getvalue()
-
-
 def as_markdown(rows: list[Row], manifest: Manifest, paper: dict[str, dict[str, float]]) -> str:
     """The table, its budget, and what the paper claims: the gap between the estimators."""
     samples = rows[0]["samples"] if rows else "multi"
     head = ["SBN", "estimator", "ours", "paper", "difference", f"{samples}-sample bound"]
     head += ["steps", "best step", "minutes", "seeds"]
-    lines = [f"**Table 1.** {TITLE}. {LEGEND}", "", _cells(head), _cells(["---", "---", *["---:"] * (len(head) - 2)])]
+    lines = [f"**Table 1.** {TITLE}. {LEGEND}", "", line(head), rule(len(head), texts=2)]
     for row in rows:
         cells = [row["architecture"], NAMES[row["estimator"]]]
         cells += [_plus_minus(row["test_nll_mean"], row["test_nll_sd"]), f"{row['paper']:.2f}"]
         cells += [f"{row['difference']:+.2f}", _plus_minus(row["multi_sample_nll_mean"], row["multi_sample_nll_sd"])]
         cells += [f"{row['steps']:,}", _best(row), f"{row['minutes']:.1f}", str(len(row["seeds"]))]
-        lines.append(_cells(cells))
+        lines.append(line(cells))
     lines += ["", budget_sentence(manifest.runs), *_missing(manifest), *_gaps(rows, paper)]
     return "\n".join(lines) + "\n"
-
-
-def _cells(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _missing(manifest: Manifest) -> list[str]:
@@ -131,9 +114,9 @@ def _gaps(rows: list[Row], paper: dict[str, dict[str, float]]) -> list[str]:
     if not both:
         return []
     head = ["LR − CRN", *both]
-    lines = ["", _cells(head), _cells(["---", *["---:"] * len(both)])]
-    lines.append(_cells(["ours", *(f"{ours[name, 'lr'] - ours[name, 'crn']:+.2f}" for name in both)]))
-    lines.append(_cells(["paper", *(f"{paper[name]['lr'] - paper[name]['crn']:+.2f}" for name in both)]))
+    lines = ["", line(head), rule(len(head))]
+    lines.append(line(["ours", *(f"{ours[name, 'lr'] - ours[name, 'crn']:+.2f}" for name in both)]))
+    lines.append(line(["paper", *(f"{paper[name]['lr'] - paper[name]['crn']:+.2f}" for name in both)]))
     return lines
 
 

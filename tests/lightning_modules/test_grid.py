@@ -98,7 +98,7 @@ def test_a_run_that_is_continued_has_as_many_threads_as_before(tmp_path: Path, m
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(local_engine, "run_all", run_all)
-    monkeypatch.setattr(local_engine, "_cores", lambda: 8)
+    monkeypatch.setattr(local_engine, "cores", lambda: 8)
     monkeypatch.setattr(local_engine, "BYTES_PER_JOB", 1)
     monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
     runs = [

@@ -41,14 +41,15 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     return shown.err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("command", ["fit", "validate", "test", "variance"])
+@pytest.mark.parametrize("command", ["fit", "validate", "test", "variance", "compare"])
 def test_code_in_a_checkpoint_is_not_run_by_any_command(
     command: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = tmp_path / "evil.ckpt"
     torch.save({**load_checkpoint(run / "best.ckpt"), "payload": Payload(tmp_path / "pwned")}, evil)
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
-    arguments = ["--ckpt", str(evil)] if command == "variance" else [*settings(tmp_path), "--ckpt_path", str(evil)]
+    own = command in ("variance", "compare")
+    arguments = ["--ckpt", str(evil)] if own else [*settings(tmp_path), "--ckpt_path", str(evil)]
     assert cli.main([command, *arguments]) == 2
     assert f"{evil} holds something other than tensors and plain values" in complaint(capsys)
     assert not (tmp_path / "pwned").exists()

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightning_modules import cli
+from lightning_modules.commands import bench, compare
 from lightning_modules.reproduce_options import parse_options
 
 # Small enough to run at once, or so large that nothing starts to be allocated. None may start further processes.
@@ -116,6 +118,35 @@ def test_any_words_on_the_command_line(there: Path, capsys: pytest.CaptureFixtur
     @given(command=st.lists(commands, max_size=1), arguments=st.lists(words, max_size=5))
     def check(command: list[str], arguments: list[str]) -> None:
         ends_in_peace(command + arguments, capsys)
+
+    check()
+
+
+@pytest.mark.parametrize("command", [bench, compare])
+def test_any_words_after_a_command_that_measures(
+    command: ModuleType, capsys: pytest.CaptureFixture[str], examples: int
+) -> None:
+    """Only read: with nothing wrong it would measure."""
+    options = [
+        "--ckpt",
+        "--config",
+        "--estimators",
+        "--num-images",
+        "--architectures",
+        "--units",
+        "--quick",
+        "--output",
+    ]
+    words = st.sampled_from(options) | st.text(max_size=8) | st.sampled_from(["2", "200-200", "arm", "-1", "0.25"])
+
+    @settings(AMPLE, max_examples=20 * examples)
+    @given(arguments=st.lists(words, max_size=6))
+    def check(arguments: list[str]) -> None:
+        capsys.readouterr()
+        with suppress(SystemExit):
+            command.build_parser().parse_args(arguments)
+            return
+        assert "Traceback" not in capsys.readouterr().err
 
     check()
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels import cpu
 from releg.kernels.cpu import CpuEngine, available_threads
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
@@ -118,7 +117,7 @@ def test_copies_and_pickles_carry_no_workspace() -> None:
 
 def test_default_is_this_process_s_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.setattr(cpu.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert available_threads() == 8
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert available_threads() == 2
