@@ -24,9 +24,10 @@ needs_ray = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Of two nodes; the last test that uses it takes one away."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
     settings: dict[str, Any] = {
