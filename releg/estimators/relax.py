@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
-from releg.estimators.base import Estimate, Estimator
-from releg.relaxation import concrete
-from releg.relaxed_control import controlled_gradients, draw_coupled
-from releg.sbn import SigmoidBeliefNet
-from releg.signals import continued_signal
-from releg.simulation import simulate, squared
+from releg.relaxed_control import RelaxedControl
+from releg.sbn import Path, SigmoidBeliefNet
 
 
-class Relax(Estimator):
+class Relax(RelaxedControl):
     """D elbo / d logits = E[(f - c(h')) (z - mean) + d c(h) / d logits - d c(h') / d logits].
 
     c = s f(sigmoid(h / temperature)) + net(h, input of the layer); h has the path's noise, h' is drawn given z.
@@ -31,24 +24,15 @@ class Relax(Estimator):
     """
 
     def __init__(self, hidden: int = 100, temperature: float = 0.5, scale: float = 1.0) -> None:
-        super().__init__()
-        if hidden < 1 or temperature <= 0:
-            raise ValueError(
-                f"hidden is {hidden} and temperature {temperature}, expected at least 1 and a positive number; "
-                "the defaults are 100 and 0.5"
-            )
+        super().__init__(temperature, scale)
+        if hidden < 1:
+            raise ValueError(f"hidden is {hidden}, expected at least 1; the default is 100")
         self.hidden = hidden
-        self.temperature = temperature
-        self.scale = scale
         self.nets = nn.ModuleList()
-        self.log_temperatures = nn.Parameter(torch.zeros(0))
-        self.scales = nn.Parameter(torch.zeros(0))
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """One net, temperature and scale per layer."""
-        start = torch.ones(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
-        self.log_temperatures = nn.Parameter(math.log(self.temperature) * start)
-        self.scales = nn.Parameter(self.scale * start)
+        super().attach(model, generator)
         inputs = [model.data_size, *model.layers[:-1]]
         sizes = zip(inputs, model.layers, strict=True)
         self.nets = nn.ModuleList(self._net(below + own, generator).to(model.mean) for below, own in sizes)
@@ -60,25 +44,7 @@ class Relax(Estimator):
             nn.init.zeros_(zero)
         return nn.Sequential(first, nn.Tanh(), last)
 
-    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise of the path, and of h' given it."""
-        return draw_coupled(model, x, generator)
-
-    def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and two relaxations from each layer on."""
-        return 1 + 2 * len(model.layers)
-
-    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Control variates layer by layer."""
-        simulation = simulate(model, x, noise)
-        path, below, inputs = simulation.path, simulation.path.parents(), simulation.path.layer_inputs()
-
-        def control(layer: int, logits: Tensor, h: Tensor) -> Tensor:
-            temperature = self.log_temperatures[layer].exp()
-            relaxed = torch.sigmoid(h / temperature)
-            signal = continued_signal(model, layer, below[layer], logits, relaxed, path.noise, concrete(temperature))
-            free: Tensor = self.nets[layer](torch.cat([inputs[layer], h], dim=1))
-            return self.scales[layer] * signal + free.squeeze(-1)
-
-        gradients = controlled_gradients(model, simulation, noise, control, self.training)
-        return simulation.answer(gradients, self.samples, squared(gradients) if self.training else None)
+    def control(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
+        """S f(sigmoid(h / temperature)) + net(h, input of the layer), (N,)."""
+        free: Tensor = self.nets[layer](torch.cat([path.layer_inputs()[layer], h], dim=1))
+        return self.scales[layer] * self.relaxed_signal(model, path, layer, logits, h) + free.squeeze(-1)
