@@ -42,7 +42,7 @@ def answered(run: Callable[[], int]) -> int:
             )
         complain(
             f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
-            f"from the last checkpoint; {_keep(error)} says where it happened: please report it"
+            f"from the last checkpoint; {keep_traceback(error)} says where it happened: please report it"
         )
         return 1
 
@@ -51,8 +51,13 @@ def complain(sentence: str) -> int:
     """One sentence from one rank: what went wrong on all of them rank 0 tells, and the others end with it."""
     if not ranks.is_first():
         time.sleep(SECONDS_FOR_RANK_0)
-    print(f"releg: {sentence}", file=sys.stderr, flush=True)
+    print(f"releg: {on_one_line(sentence)}", file=sys.stderr, flush=True)
     return 2
+
+
+def on_one_line(text: str) -> str:
+    """With characters that would end the line, or do something to the terminal, spelt out."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def one_sentence(error: BaseException) -> str:
@@ -72,7 +77,7 @@ def _interrupted() -> int:
     return 130
 
 
-def _keep(error: BaseException) -> Path:
+def keep_traceback(error: BaseException) -> Path:
     """The file with the traceback."""
     path = Path(tempfile.gettempdir()) / f"releg-error-{os.getpid()}.txt"
     path.write_text("".join(traceback.format_exception(error)))

@@ -35,6 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
         return _say("interrupted; the same command continues from the last checkpoints", 130)
     except (OSError, ValueError) as error:
         return _say(" ".join(str(error).split()), 2)
+    except Exception as error:
+        from lightning_modules.complaints import keep_traceback, one_sentence
+
+        return _say(
+            f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
+            f"from the last checkpoints; {keep_traceback(error)} says where it happened: please report it",
+            1,
+        )
 
 
 def reproduce(options: Options, lock: int, command: str) -> int:

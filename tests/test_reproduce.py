@@ -145,6 +145,24 @@ def test_a_mistake_is_answered_at_once_with_one_sentence(script: Script, argumen
     assert time.monotonic() - started < 5  # torch is not loaded
 
 
+def test_a_mistake_of_the_program_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lightning_modules import reproduce
+
+    def err(*_: object) -> int:
+        raise KeyError("a key")
+
+    monkeypatch.setattr(reproduce, "reproduce", err)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = signal.getsignal(signal.SIGTERM)
+    assert reproduce.main(["--results", str(tmp_path / "results")]) == 1
+    signal.signal(signal.SIGTERM, before)
+    said = capsys.readouterr().err
+    assert said.startswith("reproduce.sh: the program made a mistake (KeyError: 'a key'); the same command continues")
+    assert said.count("\n") == 1
+
+
 @pytest.fixture
 def terminate() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_modules.complaints import answered
+from lightning_modules.complaints import answered, complain
 
 
 def ends_with(error: BaseException) -> int:
@@ -37,6 +37,11 @@ def test_help_ends_as_it_wants_to() -> None:
     with pytest.raises(SystemExit) as end:
         ends_with(SystemExit(0))
     assert end.value.code == 0
+
+
+def test_what_would_end_the_line_or_command_the_terminal_is_spelt_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complain("there is no command \r\x1b[2J\u2028é") == 2
+    assert capsys.readouterr().err == "releg: there is no command \\r\\x1b[2J\\u2028é\n"
 
 
 def test_a_mistake_of_the_user_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
