@@ -88,7 +88,7 @@ def copy(interrupted: Path, tmp_path: Path) -> Path:
 def test_the_trainer_killed_at_random_moments(reference: Path, tmp_path: Path, tally: Tally, is_full: bool) -> None:
     moments = random.Random(8)
     kills, attempt = 0, 0
-    while kills < (18 if is_full else 5):
+    while kills < (18 if is_full else 4):
         results = tmp_path / str(attempt)
         process = start(results)
         if moments.random() < 0.3:

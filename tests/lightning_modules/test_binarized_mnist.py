@@ -776,6 +776,12 @@ def test_a_loader_of_empty_batches_is_refused(fixed: BinarizedMNIST) -> None:
         assert_one_sentence(error, "batch_size is 0, expected 1 or more")
 
 
+def test_data_modules_of_one_process_share_the_fixed_bits(fixed: BinarizedMNIST, data_dir: Path) -> None:
+    another = BinarizedMNIST(data_dir, seed=1)
+    assert np.shares_memory(another.images("test"), BinarizedMNIST(data_dir).images("test"))
+    assert np.array_equal(another.images("test"), fixed.images("test"))
+
+
 def test_bits_from_a_changed_stream_are_refused(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mnist_files, "BINARIZATION_SEED", 2017)
     with pytest.raises(RuntimeError) as error:
