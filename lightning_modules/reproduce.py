@@ -60,7 +60,7 @@ def reproduce(options: Options, lock: int, command: str) -> int:
     wanted = [each for each in placed if options.wants(each.run.architecture, each.run.estimator)]
     made = [each.run for each in wanted if each.result is None]
     problems.update(_train(placed, wanted, options, lock, start_of_a_process))
-    again, damaged = _place([each.run for each in placed], options.results)
+    again, damaged = _find_again(placed, options.results)
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
@@ -87,6 +87,19 @@ def _place(runs: Sequence[GridRun], results: Path) -> tuple[list[Placed], dict[G
         except ArgumentError as error:
             raise ValueError(f"the settings of {run} cannot be read: {error}") from error
     return placed, problems
+
+
+def _find_again(placed: Sequence[Placed], results: Path) -> tuple[list[Placed], dict[GridRun, str]]:
+    """How the runs stand now."""
+    from lightning_modules.grid import find
+
+    found, problems = [], {}
+    for each in placed:
+        try:
+            found.append(find(each.run, each.config, results))
+        except (ValueError, OSError) as error:
+            problems[each.run] = str(error)
+    return found, problems
 
 
 def _train(
