@@ -184,7 +184,7 @@ def test_learned_parts_lessen_the_variance() -> None:
         (lambda: Vimco(samples=0), "samples is 0, expected at least 2; a path is compared with the others"),
         (lambda: GumbelSoftmax(temperature=0.0), "temperature is 0.0, expected a positive number"),
         (lambda: Rebar(temperature=-1.0), "temperature is -1.0, expected a positive number"),
-        (lambda: Relax(hidden=0), "hidden is 0 and temperature 0.5, expected at least 1"),
+        (lambda: Relax(hidden=0), "hidden is 0, expected at least 1"),
     ],
 )
 def test_impossible_settings_are_refused(make: Callable[[], Estimator], message: str) -> None:
