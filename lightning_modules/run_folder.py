@@ -6,6 +6,7 @@ settings, the next free name (seed0-2, seed0-3, ...) is used and nothing is over
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import platform
@@ -128,7 +129,8 @@ def build(config: dict[str, Any]) -> tuple[SBNModule, BinarizedMNIST]:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(SBNModule, "model")
     parser.add_class_arguments(BinarizedMNIST, "data")
-    built = parser.instantiate(parser.parse_object({key: config[key] for key in ("model", "data")}))
+    described = copy.deepcopy({key: config[key] for key in ("model", "data")})  # the parser writes into it
+    built = parser.instantiate(parser.parse_object(described))
     return built.model, built.data
 
 

@@ -1,5 +1,6 @@
 """The plan of the grid, the lock on its folder, its display and its estimate of time."""
 
+import copy
 import io
 import json
 from dataclasses import replace
@@ -14,7 +15,7 @@ from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid import GridRun, Placed, place, plan, read_result
 from lightning_modules.grid_display import GridDisplay, duration
 from lightning_modules.reproduce_options import ARCHITECTURES, BUDGETS, CONFIGS, ESTIMATORS, parse_options
-from lightning_modules.run_folder import architecture_of, save_config
+from lightning_modules.run_folder import architecture_of, build, save_config
 from lightning_modules.time_estimate import Cost, left_together
 from releg.report.runs import BUDGETS as BUDGET_NAMES
 
@@ -87,6 +88,14 @@ def waiting(tmp_path: Path, count: int, steps_done: int = 0) -> list[Placed]:
     config = {"trainer": {"max_steps": 100}}
     runs = [GridRun(architecture, estimator, 0, ()) for architecture, estimator in names[:count]]
     return [Placed(run, config, tmp_path / str(number), None, steps_done) for number, run in enumerate(runs)]
+
+
+def test_building_what_a_config_describes_leaves_it_as_it_was(tmp_path: Path) -> None:
+    for run in plan(budget_file("smoke"), 1, tmp_path)[-2:]:
+        config = place(run, tmp_path).config
+        before = copy.deepcopy(config)
+        build(config)
+        assert config == before
 
 
 def test_a_run_that_is_continued_has_as_many_threads_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
