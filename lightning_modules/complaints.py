@@ -40,11 +40,16 @@ def answered(run: Callable[[], int]) -> int:
                 "another rank of this run has ended, expected all to go on; what it said stands above or below; give "
                 "the same command again, which continues from the last checkpoint"
             )
-        complain(
-            f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
-            f"from the last checkpoint; {keep_traceback(error)} says where it happened: please report it"
-        )
+        complain(mistake_of_the_program(error))
         return 1
+
+
+def mistake_of_the_program(error: Exception) -> str:
+    """One sentence about it; the traceback is kept in a file."""
+    return (
+        f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
+        f"from the last checkpoint; {_keep(error)} says where it happened: please report it"
+    )
 
 
 def complain(sentence: str) -> int:
@@ -77,7 +82,7 @@ def _interrupted() -> int:
     return 130
 
 
-def keep_traceback(error: BaseException) -> Path:
+def _keep(error: BaseException) -> Path:
     """The file with the traceback."""
     path = Path(tempfile.gettempdir()) / f"releg-error-{os.getpid()}.txt"
     path.write_text("".join(traceback.format_exception(error)))

@@ -6,10 +6,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lightning_modules.reproduce_options import RESULTS, Options, parse_options
 from lightning_modules.results_lock import locked
@@ -36,13 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         return _say(" ".join(str(error).split()), 2)
     except Exception as error:
-        from lightning_modules.complaints import keep_traceback, one_sentence
+        from lightning_modules.complaints import mistake_of_the_program
 
-        return _say(
-            f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
-            f"from the last checkpoints; {keep_traceback(error)} says where it happened: please report it",
-            1,
-        )
+        return _say(mistake_of_the_program(error), 1)
 
 
 def reproduce(options: Options, lock: int, command: str) -> int:
@@ -56,11 +52,12 @@ def reproduce(options: Options, lock: int, command: str) -> int:
     runs = plan(options.budget, options.seeds, options.results)
     if options.extended:
         runs += plan_extended(options.budget, options.seeds, options.results)
-    placed, problems = _place(runs, options.results)
+    configs = _read(runs)
+    placed, problems = _find(configs, options.results)
     wanted = [each for each in placed if options.wants(each.run.architecture, each.run.estimator)]
     made = [each.run for each in wanted if each.result is None]
     problems.update(_train(placed, wanted, options, lock, start_of_a_process))
-    again, damaged = _find_again(placed, options.results)
+    again, damaged = _find({each.run: configs[each.run] for each in placed}, options.results)
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
@@ -72,34 +69,32 @@ def reproduce(options: Options, lock: int, command: str) -> int:
     return 1 if problems else 0
 
 
-def _place(runs: Sequence[GridRun], results: Path) -> tuple[list[Placed], dict[GridRun, str]]:
-    """Where the runs lie; a damaged folder is that run's problem."""
+def _read(runs: Sequence[GridRun]) -> dict[GridRun, dict[str, Any]]:
+    """The configs of the runs."""
     from jsonargparse import ArgumentError
 
-    from lightning_modules.grid import place
+    from lightning_modules.cli import fit_config
 
-    placed, problems = [], {}
+    configs = {}
     for run in runs:
         try:
-            placed.append(place(run, results))
-        except (ValueError, OSError) as error:
-            problems[run] = str(error)
-        except ArgumentError as error:
+            configs[run] = fit_config(list(run.arguments))
+        except (ArgumentError, ValueError) as error:
             raise ValueError(f"the settings of {run} cannot be read: {error}") from error
-    return placed, problems
+    return configs
 
 
-def _find_again(placed: Sequence[Placed], results: Path) -> tuple[list[Placed], dict[GridRun, str]]:
-    """How the runs stand now."""
+def _find(configs: Mapping[GridRun, dict[str, Any]], results: Path) -> tuple[list[Placed], dict[GridRun, str]]:
+    """Where the runs lie and how they stand; a damaged folder is that run's problem."""
     from lightning_modules.grid import find
 
-    found, problems = [], {}
-    for each in placed:
+    placed, problems = [], {}
+    for run, config in configs.items():
         try:
-            found.append(find(each.run, each.config, results))
+            placed.append(find(run, config, results))
         except (ValueError, OSError) as error:
-            problems[each.run] = str(error)
-    return found, problems
+            problems[run] = str(error)
+    return placed, problems
 
 
 def _train(

@@ -23,10 +23,6 @@ class Simulation:
     signals: list[Tensor]  # (N,) f_l per layer
     scores: list[Tensor]  # (N, H) per layer, d log q / d logits
 
-    def means(self) -> list[Tensor]:
-        """Of every unit given its parents, (N, H) per layer."""
-        return [torch.sigmoid(a.detach()) for a in self.path.logits]
-
     def mean_slopes(self) -> list[Tensor]:
         """D mean / d logit of every unit, (N, H) per layer."""
         return [bernoulli.variance(a.detach()) for a in self.path.logits]

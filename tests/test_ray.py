@@ -20,14 +20,13 @@ from tests.reproduce_script import FIGURE1, Script, curve, finish, wait_for, wit
 from tests.tally import Tally
 
 needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install 'releg[ray]'"
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install -e '.[ray]'"
 )
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Of two nodes; the last test that uses it takes one away."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
     settings: dict[str, Any] = {
@@ -36,10 +35,12 @@ def cluster() -> Iterator[Any]:
         "include_dashboard": False,
         "object_store_memory": 80_000_000,
     }
-    cluster = Cluster(initialize_head=True, head_node_args=settings)
-    cluster.add_node(**settings)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = Cluster(initialize_head=True, head_node_args=settings)
+        cluster.add_node(**settings)
+        yield cluster
+        cluster.shutdown()
 
 
 def trainers(results: Path) -> list[Process]:

@@ -19,7 +19,6 @@ from tests.environment import ROOT
 RESULTS = ROOT / "results"
 OTHER_RUN = "results/ holds other runs than the commit: what the README shows is not about them"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LONG_NAMES = {"likelihood_ratio", "common_random_numbers"}  # of lr and crn
 WRITERS = {
     write_table1: ("table1.md", "table1.csv", "table1.json", "table1.tex"),
     write_variance: ("variance.md",),
@@ -85,7 +84,6 @@ def test_the_readme_tells_the_price_that_was_measured() -> None:
 def test_the_orderings_that_the_readme_tells_are_those_that_were_measured() -> None:
     rows = json.loads((RESULTS / "compare.json").read_text())["rows"]
     variance = {row["estimator"]: row["within"]["value"] for row in rows}
-    assert sorted(variance) == shipped_names()
     assert min(variance, key=lambda name: variance[name]) == "common_random_numbers"
     for less, more in (
         ("disarm", "arm"),
@@ -96,7 +94,6 @@ def test_the_orderings_that_the_readme_tells_are_those_that_were_measured() -> N
         assert variance[less] < variance[more]
     assert round(variance["leave_one_out"] / variance["disarm"]) == 2
     reached = json.loads((RESULTS / "extended.json").read_text())
-    assert sorted(row["estimator"] for row in reached) == sorted({*shipped_names(), "lr", "crn"} - LONG_NAMES)
     assert reached[0]["estimator"] == "crn"
 
 

@@ -32,7 +32,7 @@ def missing() -> dict[str, str]:
     if not has_numba():
         notes["crn_cpu"] = "crn_cpu is left out, since numba is not installed; pip install numba."
     if find_spec("pyro") is None:
-        notes[PYRO] = "pyro_lr is left out, since Pyro is not installed; pip install 'releg[bench]'."
+        notes[PYRO] = "pyro_lr is left out, since Pyro is not installed; pip install -e '.[bench]'."
     return notes
 
 

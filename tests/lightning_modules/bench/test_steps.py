@@ -89,5 +89,5 @@ def test_without_pyro_and_numba_their_rows_are_left_out_with_a_note(monkeypatch:
     monkeypatch.setattr(steps, "has_numba", lambda: False)
     assert available() == ["lr", "crn_batched", "crn_dense"]
     assert steps.missing()["pyro_lr"] == (
-        "pyro_lr is left out, since Pyro is not installed; pip install 'releg[bench]'."
+        "pyro_lr is left out, since Pyro is not installed; pip install -e '.[bench]'."
     )

@@ -43,6 +43,7 @@ def test_all_shipped_estimators_side_by_side(
     for name in names:
         assert f"| {name}" in printed
     biased = [row["estimator"] for row in rows if not row["unbiased"]]
+    assert "straight_through" in biased
     assert printed.count("(biased)") == 2 * len(biased)  # in two tables
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
     table = (tmp_path / "compare.csv").read_text().splitlines()
