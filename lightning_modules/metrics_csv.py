@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class MetricsCSV(Logger):
         super().__init__()
         self.path = folder / METRICS
         self.seconds = 0.0  # kept up to date by TrainingClock
+        self._continued_at: int | None = None
 
     @property
     def name(self) -> str:
@@ -45,8 +46,10 @@ class MetricsCSV(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one row per number."""
+        """Append one row per number, in place of one that was logged just before the run was interrupted."""
         numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
+        if step is not None and step == self._continued_at:
+            self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers)
         rows = [(step, f"{self.seconds:.3f}", name, value) for name, value in numbers.items()]
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
@@ -57,8 +60,12 @@ class MetricsCSV(Logger):
     @rank_zero_only
     def rewind(self, step: int) -> None:
         """Forget what was logged after `step`: a run continued from there logs it again."""
+        self._continued_at = step
+        self._keep(lambda row: int(row["step"]) <= step)
+
+    def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
         if self.path.exists():
-            kept = [row for row in read_metrics(self.path) if int(row["step"]) <= step]
+            kept = [row for row in read_metrics(self.path) if wanted(row)]
             lines = [",".join(COLUMNS), *(",".join(row[column] for column in COLUMNS) for row in kept)]
             write_atomically(self.path, "\n".join(lines) + "\n")
 

@@ -31,11 +31,22 @@ class TrainingClock(pl.Callback):
         """Go on from there."""
         self.seconds = state_dict["seconds"]
 
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """A continued run logs again what an interruption cut off from its checkpoint, also if no step is left."""
+        if trainer.state.fn == "fit":
+            self._rewind(trainer, checkpoint["global_step"])
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A continued run logs again what an interruption cut off from its checkpoint."""
+        """A run that starts anew, its checkpoints being lost, logs all again."""
+        self._rewind(trainer, trainer.global_step)
+
+    @staticmethod
+    def _rewind(trainer: pl.Trainer, step: int) -> None:
         for logger in trainer.loggers:
             if isinstance(logger, MetricsCSV):
-                logger.rewind(trainer.global_step)
+                logger.rewind(step)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start."""

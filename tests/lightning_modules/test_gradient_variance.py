@@ -19,6 +19,8 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.checkpoints import SafeCheckpointIO
 from lightning_modules.commands.variance import main, read_estimator, shipped_names
 from lightning_modules.gradient_variance import GradientVariance, have_same_settings, training_images
+from lightning_modules.metrics_csv import MetricsCSV
+from lightning_modules.progress import TrainingClock
 from lightning_modules.run_folder import save_config
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.variance_csv import COLUMNS, read_rows, replace_rows
@@ -27,6 +29,7 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.moments import Number
 from releg.variance import GradientVariances
+from tests.lightning_modules.run_states import curve
 
 LAYERS = [5, 3]
 
@@ -78,7 +81,7 @@ def train(
         max_steps=steps,
         default_root_dir=folder,
         callbacks=list(callbacks),
-        logger=scalars,
+        logger=more.pop("logger", scalars),
         plugins=[SafeCheckpointIO()],
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -154,6 +157,21 @@ def test_a_continued_run_neither_repeats_nor_doubles_nor_misses_a_measurement(
     (parts / "grad_variance.csv").unlink()
     _, _, scalars = train(parts, data, small(every_n_steps=2), steps=4, ckpt=checkpoint)
     assert set(scalars.variances()) == {4}  # killed between the last step and its measurement
+
+
+def test_a_run_killed_between_the_two_files_of_a_measurement_has_each_number_once(
+    tmp_path: Path, data: BinarizedMNIST
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+        trainer, _, _ = train(folder, data, small(), TrainingClock(), steps=4, logger=MetricsCSV(folder))
+        trainer.save_checkpoint(folder / "last.ckpt")
+    (parts / "grad_variance.csv").unlink()  # metrics.csv has its numbers, grad_variance.csv has not
+    train(parts, data, small(), TrainingClock(), steps=4, ckpt=parts / "last.ckpt", logger=MetricsCSV(parts))
+    assert (parts / "grad_variance.csv").read_text() == (whole / "grad_variance.csv").read_text()
+    assert curve(parts) == curve(whole)
+    assert len(set(curve(parts))) == len(curve(parts)) > 0
 
 
 def test_rows_of_a_step_are_replaced_and_damaged_ones_dropped(tmp_path: Path) -> None:
