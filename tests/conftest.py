@@ -32,11 +32,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="how many faults and hostile inputs to try: short (the default) or full, which takes half an hour",
     )
+    parser.addoption(
+        "--part",
+        choices=("short", "long"),
+        help="only the tests without the mark `long`, or only those with it",
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What tests whole programs stands at the top and takes longest: first, so that all workers end together."""
-    items.sort(key=lambda item: len(item.path.parts))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One part, or all; what tests whole programs stands at the top, takes longest, and comes first.
+
+    So all workers end together.
+    """
+    part = config.getoption("--part")
+    wanted = {"short": False, "long": True}.get(part)
+    left_out = [item for item in items if wanted not in (None, item.get_closest_marker("long") is not None)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = sorted((item for item in items if item not in left_out), key=lambda item: len(item.path.parts))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -57,6 +57,7 @@ def node(command: list[str], environment: dict[str, str], port: int) -> Iterator
     assert left == 0, "a node outlived its terminal"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install -e '.[ray]'")
 def test_the_commands_of_the_page_run(script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path) -> None:
     port = free_port()

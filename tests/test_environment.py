@@ -334,6 +334,12 @@ def test_run_sh_hands_its_arguments_to_pytest_in_the_clone_it_belongs_to(env: En
     assert json.loads(done.stdout) == [["-k", "two words"], str(env.root), str(env.root)], done.stderr
 
 
+def test_run_sh_runs_the_long_part_in_several_processes(env: Environment) -> None:
+    add_distribution(env, "pytest", "")
+    (site_packages(env) / "pytest" / "__main__.py").write_text("import sys\nprint(*sys.argv[1:4])\n")
+    assert run_script(env, "--long").stdout.startswith("--part long -n")
+
+
 def test_run_sh_ends_with_a_sentence_when_pip_fails(env: Environment) -> None:
     (env.folder / "no-network").touch()
     done = run_script(env)
@@ -379,7 +385,8 @@ def test_every_script_in_a_readme_command_exists_and_ci_runs_the_test_command() 
     scripts = [command.split()[1] for command in commands if command.startswith("bash ")]
     assert "tests/run.sh" in scripts
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
-    assert 'exec bash "$(dirname -- "${BASH_SOURCE[0]}")/../tests/run.sh"' in (ROOT / ".ci" / "run").read_text()
+    commands = (ROOT / ".ci" / "run").read_text().splitlines()[-2:]
+    assert commands == ['bash "$run"', 'bash "$run" --long']
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

@@ -110,6 +110,7 @@ def has_trainer(process: "subprocess.Popen[str]") -> bool:
     return any("lightning_modules.supervised" in child.command for child in children_of(process.pid))
 
 
+@pytest.mark.long
 def test_the_script_and_its_trainer_killed_at_random_moments(
     script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path, tally: Tally, is_full: bool
 ) -> None:

@@ -53,6 +53,7 @@ def start(script: Script, results: Path, cluster: Any) -> "subprocess.Popen[str]
 
 
 @needs_ray
+@pytest.mark.long
 def test_interrupted_it_leaves_no_orphans_and_ends_with_the_numbers_of_the_local_engine(
     script: Script, undisturbed: tuple[Path, str, str], cluster: Any, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_interrupted_it_leaves_no_orphans_and_ends_with_the_numbers_of_the_local
 
 
 @needs_ray
+@pytest.mark.long
 def test_with_workers_killed_and_a_machine_lost_it_ends_with_the_same_numbers(
     script: Script, undisturbed: tuple[Path, str, str], cluster: Any, tmp_path: Path, tally: Tally, is_full: bool
 ) -> None:

@@ -50,6 +50,7 @@ def test_both_estimators_are_measured_at_the_weights_of_the_lr_run(undisturbed: 
     assert "\nwithin,crn,crn,0,1," in text
 
 
+@pytest.mark.long
 def test_interrupted_half_way_it_ends_with_the_same_numbers(
     script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_interrupted_half_way_it_ends_with_the_same_numbers(
     assert curve(tmp_path) == [line for line in curve(undisturbed[0]) if line.split(",")[1] in ("trained_with", "crn")]
 
 
+@pytest.mark.long
 def test_failing_runs_are_named_and_what_was_finished_stays(
     script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_failing_runs_are_named_and_what_was_finished_stays(
     assert without_times(results) == without_times(undisturbed[0])
 
 
+@pytest.mark.long
 def test_other_estimators_make_a_second_table(script: Script, tmp_path: Path) -> None:
     code, out, err = finish(script.tiny(tmp_path, "--extended", "--only", "200-200,straight_through"))
     assert code == 0, err

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lightning_modules.bench.steps import SCALABLE, available
+from lightning_modules.bench.steps import MOST_UNITS, SCALABLE, available
 from lightning_modules.bench.table import Bench, Row
 from lightning_modules.console import say
 
@@ -17,9 +17,9 @@ UNITS = 200  # per layer of the nets whose depth varies
 def measure_scaling(bench: Bench, units: Sequence[int], depths: Sequence[int]) -> list[Row]:
     """One row per size and estimator, at initial weights."""
     sizes = [("units", size, DEPTH) for size in units] + [("depth", UNITS, depth) for depth in depths]
-    names = available(SCALABLE)
     rows: list[Row] = []
     for study, size, depth in sizes:
+        names = [name for name in available(SCALABLE) if size <= MOST_UNITS.get(name, size)]
         problem = bench.problem((size,) * depth)
         say(f"growth with {study}: SBN({problem.architecture})")
         for name, columns in bench.time(names, problem).items():

@@ -24,6 +24,7 @@ OWN: dict[str, Callable[[int], Estimator]] = {
 PYRO = "pyro_lr"
 ALL = (*OWN, PYRO)
 SCALABLE = ("lr", "crn_cpu", "crn_batched")  # those whose growth is studied
+MOST_UNITS = {"crn_batched": 800}  # per layer, where a step would take minutes beyond
 
 
 def missing() -> dict[str, str]:

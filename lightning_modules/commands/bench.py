@@ -52,7 +52,7 @@ class Effort:
     memory_once: bool
 
 
-FULL = Effort(40, 5, 8, 3000, (50, 100, 200, 400, 800), (1, 2, 3, 4, 5, 6), 500, 6, False)
+FULL = Effort(40, 5, 8, 3000, (50, 100, 200, 400, 800, 1600, 3200), (1, 2, 3, 4, 5, 6), 500, 6, False)
 QUICK = Effort(5, 2, 1, 150, (50, 200, 400), (1, 2, 3), 60, 2, True)
 MEMORY_ONCE = "Measured once, at initial weights, for both"
 MEMORY_THRICE = "The largest of three such processes"
@@ -88,7 +88,7 @@ def build_parser() -> Parser:
     add(
         "--train-steps", type=at_least(1), metavar="N", help=f"to the trained weights; default: {either('train_steps')}"
     )
-    add("--units", nargs="*", type=at_least(1), metavar="N", help="units per layer at depth 2; default: 50 to 800")
+    add("--units", nargs="*", type=at_least(1), metavar="N", help="units per layer at depth 2; default: 50 to 3200")
     add("--depths", nargs="*", type=at_least(1), metavar="N", help="at 200 units per layer; default: 1 to 6")
     add(
         "--overhead-steps",

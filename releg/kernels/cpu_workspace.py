@@ -16,7 +16,8 @@ from releg.kernels.cpu_layout import LAYER_COLUMNS, LINK_COLUMNS, Layout, Scratc
 from releg.kernels.simd import BLOCK
 from releg.sbn import Path, SigmoidBeliefNet
 
-SLOTS = 2  # rows that a worker has in hand at once: what it reads of the weights serves all of them
+SLOTS, MANY_SLOTS = 2, 8  # rows that a worker has in hand at once: what it reads of the weights serves all of them
+LARGE = 4 << 20  # bytes of one weight matrix from which on it pays to have many
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -33,6 +34,14 @@ class Shape:
     dtype: torch.dtype
     rows: int
     workers: int
+
+
+def slots_for(shape: Shape) -> int:
+    """Many where the weights are too large for the caches, if that leaves every worker several groups of rows."""
+    sizes = (shape.data_size, *shape.layers)
+    largest = max(a * b for a, b in pairwise(sizes)) * shape.dtype.itemsize
+    enough = shape.rows // (4 * shape.workers)
+    return max(SLOTS, min(MANY_SLOTS, enough)) if largest > LARGE else SLOTS
 
 
 class Store:
@@ -80,7 +89,8 @@ class Workspace:
         # a layer has as many sets as there are units above it, at most: each unit or set is followed by one
         self.most = list(accumulate(shape.layers[:-1], initial=0))
         self.members = self._place_members()
-        self.scratch = [self._scratch() for _ in range(shape.workers * SLOTS)]
+        self.slots = slots_for(shape)
+        self.scratch = [self._scratch() for _ in range(shape.workers * self.slots)]
         self.counters = np.zeros(2, dtype=np.int64)  # the next row, the next worker
         self.sources = np.zeros((2 * depth, columns.SOURCE_COLUMNS), dtype=np.int64)
         self.match = [self.views[int(at)] for at in self.links[:-1, columns.MATCH]]
@@ -158,7 +168,7 @@ class Workspace:
         fields = [number for scratch in self.scratch for a in scratch for number in (a.ctypes.data, a.size)]
         block = np.array([*[0] * columns.FIELDS, *fields], dtype=np.int64)
         block[columns.DEPTH], block[columns.WORKERS] = len(self.shape.layers), self.shape.workers
-        block[columns.SLOTS] = SLOTS
+        block[columns.SLOTS] = self.slots
         block[columns.STORE], block[columns.STORE_SIZE] = self.array.ctypes.data, self.array.size
         tables = {
             columns.LINKS: self.links,

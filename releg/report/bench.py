@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -164,10 +165,44 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
         for row in studies["exponents"]
     ]
     head = ["time against", "range", "", "exponent", "exponent of the ratio to LR"]
+    parts = [f"![cost of a step against units per layer and depth]({PLOT})", *units_table(studies["scaling"])]
+    return ["## Growth", *parts, "Slopes in log-log scale over several sizes, at initial weights:", table(head, lines)]
+
+
+def units_table(rows: Sequence[Row]) -> list[str]:
+    """LR and the cpu kernel size by size, and how each grows from one size to the next."""
+    times = {
+        name: {row["units"]: row for row in rows if (row["study"], row["estimator"]) == ("units", name)}
+        for name in ("lr", "crn_cpu")
+    }
+    sizes = list(times["crn_cpu"])
+    if len(sizes) < 2:
+        return []
+
+    def exponent(name: str, size: int) -> str:
+        if size == sizes[0]:
+            return ""
+        before = sizes[sizes.index(size) - 1]
+        growth = times[name][size]["ms_per_step"] / times[name][before]["ms_per_step"]
+        return f"{math.log(growth) / math.log(size / before):.2f}"
+
+    ratios = {size: times["crn_cpu"][size]["ratio_to_lr"] for size in sizes}
+    lines = [
+        [
+            *(f"{size}", _ms(times["lr"][size]["ms_per_step"]), _ms(times["crn_cpu"][size]["ms_per_step"])),
+            *(_ratio(ratios[size]), exponent("lr", size), exponent("crn_cpu", size)),
+        ]
+        for size in sizes
+    ]
     text = (
-        "Slopes in log-log scale, at initial weights. An exponent of the ratio of at most 0 means: LR times a constant."
+        f"From {sizes[0]} to {sizes[-1]} units per layer a CRN step costs {min(ratios.values()):.2f} to "
+        f"{max(ratios.values()):.2f} times an LR step (depth 2, initial weights, cpu kernel). At small sizes the costs "
+        "that do not depend on the size hide the growth; the exponents from one size to the next show where it leads. "
+        "LR's arithmetic grows with the square of the units, and so does most of CRN's: only the sets of units that "
+        "one flip changes, about the square root of the units at these weights, bring in a further power of 1/2."
     )
-    return ["## Growth", f"![cost of a step against units per layer and depth]({PLOT})", text, table(head, lines)]
+    head = ["units per layer", "LR, ms", "CRN, ms", "ratio", "LR's exponent since the last size", "CRN's"]
+    return [text, table(head, lines)]
 
 
 def overhead_section(studies: dict[str, Any]) -> list[str]:

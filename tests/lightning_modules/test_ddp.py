@@ -103,6 +103,7 @@ def test_a_run_on_two_ranks_is_written_once(undisturbed: Path, steps: int) -> No
     assert {row[0] for row in measured} == {"0", "20", str(steps)}
 
 
+@pytest.mark.long
 def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
     undisturbed: Path, steps: int, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
     assert (undisturbed / "grad_variance.csv").read_text() == (folder / "grad_variance.csv").read_text()
 
 
+@pytest.mark.long
 def test_another_number_of_ranks_is_refused_with_one_sentence(
     undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return estimator, run_folder(results, estimator)
 
 
+@pytest.mark.long
 def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     uninterrupted: tuple[str, Path], tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def _tables(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
+@pytest.mark.long
 def test_interrupted_and_continued(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.kernels import cpu_workspace
 from releg.kernels.cpu import CpuEngine, available_threads
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
@@ -102,6 +103,20 @@ def test_threads_may_share_one_engine() -> None:
             assert all(torch.equal(a, b) for a, b in zip(answer, right, strict=True))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_answer_does_not_depend_on_how_many_rows_a_worker_has_in_hand(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = random_model(30, [20, 15, 10], 0.5, 1)
+    path, logits = simulate(model, 77)
+    few = CpuEngine(threads)(model, path, logits)
+    monkeypatch.setattr(cpu_workspace, "LARGE", 0)
+    many = CpuEngine(threads)
+    answer = many(model, path, logits)
+    assert [workspace.slots for workspace in many._free] == [8]
+    assert all(torch.equal(a, b) for a, b in zip(answer, few, strict=True))
+
+
 def test_copies_and_pickles_carry_no_workspace() -> None:
     model = random_model(12, [6, 5], 1.0, 2)
     path, logits = simulate(model, 4)
@@ -175,6 +190,7 @@ CpuEngine(threads=1)(model, *simulate(model, 2))
 """
 
 
+@pytest.mark.long
 def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path: FilePath) -> None:
     first, second = (run_python(COMPILING, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert first.stderr.count("releg compiling the CPU kernels for float32") == 1

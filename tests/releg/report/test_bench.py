@@ -98,6 +98,8 @@ def test_page_shows_times_ratios_memory_exponents_overhead_and_where_they_come_f
     assert "costs 1.50 to 1.50 times that of an LR step; one part in 100 to 100 of simulating every flip whole" in text
     assert "Weights after 3000 steps" in text
     assert "| SBN(200-200) | 17 | 17 | 17 | 17 | 17 |" in text
+    assert "| 200 | 8.0 | 12.0 | 1.50 | 0.50 | 0.75 |" in text
+    assert "From 50 to 800 units per layer a CRN step costs" in text
     assert "| units per layer (depth 2) | 1 to 6 | CRN, cpu kernel | 0.75 | +0.25 |" in text
     assert "| SBN(200-200) | LR | 100.0 | 90.0 | 10.0% (9.0% to 12.0%) |" in text
     assert "some processor, 2 cores" in text
