@@ -153,7 +153,7 @@ def gradient_moments(
 
 
 def row_gradients(
-    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int = 256
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int = 128
 ) -> dict[str, Tensor]:
     """The estimate of d elbo / d parameter from each image alone, (B, *shape) by parameter name."""
     was_training = estimator.training

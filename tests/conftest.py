@@ -22,6 +22,13 @@ settings.load_profile("releg")
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Files that keep a worker busy for half a minute or more, longest first
+HEAVY = (
+    *("test_ray.py", "test_faults.py", "test_cluster_page.py", "test_reproduce.py", "test_unbiased.py", "test_cli.py"),
+    *("test_ddp.py", "test_compare.py", "test_resume.py", "test_binarized_mnist.py", "test_bench.py"),
+    *("test_hostile_checkpoints.py", "test_sbn_module.py"),
+)
+
 LINES_AT_END = pytest.StashKey[list[str]]()
 
 
@@ -40,15 +47,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One part, or all; what tests whole programs stands at the top, takes longest, and comes first.
-
-    So all workers end together.
-    """
+    """One part, or all; heavy files first, so that all workers end together."""
     part = config.getoption("--part")
     wanted = {"short": False, "long": True}.get(part)
     left_out = [item for item in items if wanted not in (None, item.get_closest_marker("long") is not None)]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = sorted((item for item in items if item not in left_out), key=lambda item: len(item.path.parts))
+    order = {name: place for place, name in enumerate(HEAVY)}
+    items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -26,6 +26,8 @@ from tests.reproduce_script import CRN, Script, finish, wait_for, without_times
 from tests.reproduce_script import curve as figure
 from tests.tally import Tally
 
+pytestmark = pytest.mark.long
+
 LONGER = ["--trainer.max_steps", "200", "--trainer.val_check_interval", "10", "--model.val_samples", "1"]
 
 
@@ -110,7 +112,6 @@ def has_trainer(process: "subprocess.Popen[str]") -> bool:
     return any("lightning_modules.supervised" in child.command for child in children_of(process.pid))
 
 
-@pytest.mark.long
 def test_the_script_and_its_trainer_killed_at_random_moments(
     script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path, tally: Tally, is_full: bool
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_run_that_no_machine_has_room_for_is_told_at_once(monkeypatch: pytest.
         places(8, 0.0)  # together they have eight
 
 
+@pytest.mark.long
 @needs_ray
 def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp_path: Path) -> None:
     code, out, err = finish(script.tiny(tmp_path, *FIGURE1, "--engine", "ray", "--ray-address", "127.0.0.1:9"))

@@ -89,6 +89,7 @@ def undisturbed(steps: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder_of(results)
 
 
+@pytest.mark.long
 def test_a_run_on_two_ranks_is_written_once(undisturbed: Path, steps: int) -> None:
     names = {path.name for path in undisturbed.iterdir()}
     assert {"best.ckpt", "config.yaml", "last.ckpt", "metrics.csv", "provenance.json", "result.json"} <= names

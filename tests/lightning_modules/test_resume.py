@@ -54,6 +54,7 @@ def test_a_run_killed_at_random_moments_ends_in_identical_weights(
     assert (reference / "result.json").is_file()
 
 
+@pytest.mark.long
 def test_a_kill_during_a_checkpoint_write_loses_nothing(uninterrupted: tuple[str, Path], tmp_path: Path) -> None:
     estimator, reference = uninterrupted
     script = (

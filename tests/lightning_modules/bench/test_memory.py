@@ -17,6 +17,7 @@ def request(name: str, layers: tuple[int, ...], rows: int) -> Request:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the high-water mark cannot be reset")
+@pytest.mark.long
 def test_peak_is_about_that_of_the_arrays_and_does_not_depend_on_what_was_measured_before() -> None:
     # the dense engine holds at least log p of 100 x 20 flips of 784 pixels: logits, their signed copy, their logsigmoid
     least = 3 * 100 * 20 * DATA_SIZE * 4 / 2**20

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import compared
+from lightning_modules.bench.rounds import Schedule
 from lightning_modules.commands import compare
 from lightning_modules.shipped_estimators import SHIPPED
 from releg.report.compare import write_compare
@@ -19,6 +20,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
     path.write_text("model:\n  layers: [4, 3]\n")
     return path
+
+
+@pytest.fixture(autouse=True)
+def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compared, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
 
 
 def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
