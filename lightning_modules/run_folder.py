@@ -168,7 +168,7 @@ def provenance() -> dict[str, Any]:
     """Commit, versions, hardware and command line of this process."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": [Path(sys.argv[0]).name.replace("cli.py", "releg"), *sys.argv[1:]],  # python -m is the same
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules.shipped_estimators import shipped_names
+from releg.report.bench import write_bench
 from releg.report.extended import write_extended
 from releg.report.readme import write_readme
 from releg.report.summary import summary
@@ -23,6 +24,7 @@ WRITERS = {
     write_table1: ("table1.md", "table1.csv", "table1.json", "table1.tex"),
     write_variance: ("variance.md",),
     write_readme: ("README.md",),
+    write_bench: ("bench.md",),
     write_extended: ("extended.md", "extended.csv", "extended.json"),
 }
 
