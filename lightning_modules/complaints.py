@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import tempfile
 import time
 import traceback
@@ -15,6 +14,7 @@ from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from lightning_modules import ranks
+from lightning_modules.console import say_last
 
 # Mistakes of the user and of the machine. Anything else is a mistake of the program.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
@@ -56,7 +56,7 @@ def complain(sentence: str) -> int:
     """One sentence from one rank: what went wrong on all of them rank 0 tells, and the others end with it."""
     if not ranks.is_first():
         time.sleep(SECONDS_FOR_RANK_0)
-    print(f"releg: {on_one_line(sentence)}", file=sys.stderr, flush=True)
+    say_last(f"releg: {on_one_line(sentence)}")
     return 2
 
 
@@ -78,7 +78,7 @@ def one_sentence(error: BaseException) -> str:
 
 def _interrupted() -> int:
     if ranks.is_first():
-        print("releg: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
+        say_last("releg: interrupted; the same command continues from the last checkpoint")
     return 130
 
 

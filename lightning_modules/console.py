@@ -1,12 +1,15 @@
 """One voice for what the program tells its user."""
 
 import logging
+import sys
 import threading
 import warnings
 
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 logger = logging.getLogger("releg")
+_voice = threading.Lock()
+_has_ended = threading.Event()
 
 
 @rank_zero_only
@@ -15,8 +18,17 @@ def say(sentence: str) -> None:
     logger.info(sentence)
 
 
+def say_last(sentence: str) -> None:
+    """The line on standard error that a command ends with: threads in the background keep quiet from now on."""
+    with _voice:
+        _has_ended.set()
+        sys.stderr.write(f"{sentence}\n")  # at once, so that nothing comes between
+        sys.stderr.flush()
+
+
 def quieten() -> None:
     """Keep what tells the user something, drop Lightning's notes about itself."""
+    _has_ended.clear()
     threading.excepthook = _tell_of_thread
     logging.basicConfig(format="%(message)s")
     logging.getLogger("releg").setLevel(logging.INFO)
@@ -31,4 +43,6 @@ def quieten() -> None:
 def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
     """TensorBoard writes from a thread, and raises what ended it in the main thread again."""
     name = ended.thread.name if ended.thread else "a thread"
-    say(f"{name} in the background has ended ({ended.exc_type.__name__}: {ended.exc_value})")
+    with _voice:
+        if not _has_ended.is_set():
+            say(f"{name} in the background has ended ({ended.exc_type.__name__}: {ended.exc_value})")

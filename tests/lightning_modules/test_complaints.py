@@ -1,9 +1,12 @@
 """How the command ends, whatever happened in it."""
 
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from lightning_modules import console
 from lightning_modules.complaints import answered, complain
 
 
@@ -47,3 +50,32 @@ def test_what_would_end_the_line_or_command_the_terminal_is_spelt_out(capsys: py
 def test_a_mistake_of_the_user_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert ends_with(ValueError("x is 1,\n  - expected 2;\n\n  choose 2")) == 2
     assert capsys.readouterr().err == "releg: x is 1, expected 2; choose 2\n"
+
+
+def test_threads_have_nothing_to_say_after_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard's thread ends by the same full disk as the run, a moment before or after."""
+
+    def full_disk() -> None:
+        raise OSError(27, "File too large")
+
+    def end_a_thread() -> None:
+        writer = threading.Thread(target=full_disk, name="writer")
+        writer.start()
+        writer.join()
+
+    said: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(console, "say", said.append)
+    console.quieten()
+    end_a_thread()
+    assert said == ["writer in the background has ended (OSError: [Errno 27] File too large)"]
+    complain("cannot write it")
+    end_a_thread()
+    assert len(said) == 1
+
+
+def test_the_sentence_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(sys.stderr, "write", written.append)
+    complain("cannot write it")
+    assert written == ["releg: cannot write it\n"]
