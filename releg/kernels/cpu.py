@@ -108,7 +108,7 @@ class Announcement(event.Listener):
     def on_start(self, event: Any) -> None:
         """Log one line when the first of the kernel's functions is compiled."""
         if self.dtype:
-            logger.info("compiling the CPU kernels for %s (once per machine, about 25 s)", self.dtype)
+            logger.info("compiling the CPU kernels for %s (once per machine, about 20 s)", self.dtype)
             self.dtype = ""
 
     def on_end(self, event: Any) -> None:

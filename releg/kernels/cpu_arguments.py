@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from releg.kernels.cpu_compile import inlined
 from releg.kernels.cpu_layout import (
     DEPTH,
     FIELDS,
@@ -17,7 +18,6 @@ from releg.kernels.cpu_layout import (
     Layout,
     Scratch,
 )
-from releg.kernels.cpu_terms import inlined
 from releg.kernels.simd_memory import matrix_at, vector_at
 
 SCRATCH_FIELDS = len(Scratch._fields)

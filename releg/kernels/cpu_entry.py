@@ -11,6 +11,7 @@ import numpy as np
 from numba import cfunc, types
 
 from releg.kernels.cpu_arguments import SCRATCH_FIELDS, layout_of
+from releg.kernels.cpu_compile import OPTIONS
 from releg.kernels.cpu_flips import flip_group
 from releg.kernels.cpu_layout import (
     COUNTERS,
@@ -28,7 +29,6 @@ from releg.kernels.cpu_layout import (
     WORKERS,
 )
 from releg.kernels.cpu_prepare import prepare_maxima, prepare_row, prepare_weights
-from releg.kernels.cpu_terms import OPTIONS
 from releg.kernels.simd_memory import matrix_at, take, vector_at
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from releg.kernels.cpu_arguments import scratch_of
+from releg.kernels.cpu_compile import step
 from releg.kernels.cpu_hits import follow_units
 from releg.kernels.cpu_layout import (
     MATCH,
@@ -24,14 +24,14 @@ from releg.kernels.cpu_layout import (
     WIDTH,
 )
 from releg.kernels.cpu_sets import follow_sets, score_sets
-from releg.kernels.cpu_terms import OPTIONS, multiply_units
+from releg.kernels.cpu_terms import multiply_units
 from releg.kernels.simd import BLOCK
 from releg.kernels.simd_memory import get
 
 CACHE = 1 << 17  # bytes of weights that stay in the second-level cache of a core, with room for all else
 
 
-@njit(**OPTIONS)
+@step
 def flip_group(store, out, layout, block, worker, first, last, entropy):
     """f1 - f0 of every unit of some rows into out.
 
@@ -41,11 +41,11 @@ def flip_group(store, out, layout, block, worker, first, last, entropy):
     for layer in range(depth):
         for row in range(first, last):
             begin_layer(store, layout, block, worker, row - first, row, layer, entropy)
-        multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer, -1)
+        multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer)
         for row in range(first, last):
             score_sets(store, layout, block, worker, row - first, row, layer)
         if layer + 1 < depth:
-            multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer + 1, 1)
+            multiply_layer(store, layout, block, worker, first, last, layer, 2 * layer + 1)
             for row in range(first, last):
                 follow_units(store, layout, block, worker, row - first, row, layer, entropy)
             for row in range(first, last):
@@ -57,7 +57,7 @@ def flip_group(store, out, layout, block, worker, first, last, entropy):
             add_up(store, out, layout, block, worker, row - first, row, layer)
 
 
-@njit(**OPTIONS)
+@step
 def begin_layer(store, layout, block, worker, slot, row, layer, entropy):
     """Logs begin as s * (below @ W + r - z[l+1] @ V), the last where -log q of the next layer is counted as it is."""
     links, layers, scratch = layout.links, layout.layers, scratch_of(block, worker, slot)
@@ -78,11 +78,12 @@ def begin_layer(store, layout, block, worker, slot, row, layer, entropy):
         scratch.firsts[0] = scratch.firsts[1] = 0
 
 
-@njit(**OPTIONS)
-def multiply_layer(store, layout, block, worker, first, last, layer, link, power):
+@step
+def multiply_layer(store, layout, block, worker, first, last, layer, link):
     """multiply_units of all units for all rows, as many units at a time as stay in the cache."""
     units, width = layout.links[link, UNITS], layout.layers[layer, WIDTH]
     part = max(BLOCK, CACHE // (layout.links[link, STRIDE] * store.itemsize))
+    power = 2 * (link % 2) - 1  # of log p below, softplus counts -1; of -log q of the next layer, +1
     for begin in range(0, units, part):
         end = min(begin + part, units)
         for row in range(first, last):
@@ -90,7 +91,7 @@ def multiply_layer(store, layout, block, worker, first, last, layer, link, power
             multiply_units(store, layout.links, link, row, signs, scratch, power, begin, end)
 
 
-@njit(**OPTIONS)
+@step
 def end_layer(layout, block, worker, slot, layer):
     """The terms of the layer's units, but for what follows."""
     scratch, table = scratch_of(block, worker, slot), layout.layers[layer, TABLE]
@@ -98,7 +99,7 @@ def end_layer(layout, block, worker, slot, layer):
         scratch.values[table + i] = scratch.logs[i] + math.log(scratch.products[i])
 
 
-@njit(**OPTIONS)
+@step
 def add_up(store, out, layout, block, worker, slot, row, layer):
     """G of every set and unit of one layer, those of the next being known."""
     scratch, layers, rows = scratch_of(block, worker, slot), layout.layers, block[ROWS]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from releg.kernels.cpu_arguments import scratch_of
+from releg.kernels.cpu_compile import inlined, step
 from releg.kernels.cpu_layout import (
     ACROSS,
     CROSS,
@@ -19,7 +19,7 @@ from releg.kernels.cpu_layout import (
     WIDTH,
 )
 from releg.kernels.cpu_memory import forget, precede
-from releg.kernels.cpu_terms import OPTIONS, entropy_units, inlined
+from releg.kernels.cpu_terms import entropy_units
 from releg.kernels.simd import BLOCK, above
 from releg.kernels.simd_memory import get, lowest_bit, put
 
@@ -32,7 +32,7 @@ def list_stride(layout, layer):
     return layout.layers[layer + 1, WIDTH] + LINE
 
 
-@njit(**OPTIONS)
+@step
 def follow_units(store, layout, block, worker, slot, row, layer, entropy):
     """For every unit of a layer: the sum of the third line of G_l into logs, and which node follows."""
     scratch = scratch_of(block, worker, slot)

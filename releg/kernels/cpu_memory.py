@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from releg.kernels.cpu_compile import inlined
 from releg.kernels.cpu_layout import MEMBERS, TABLE
-from releg.kernels.cpu_terms import inlined
 from releg.kernels.simd_memory import get, put
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from releg.kernels.cpu_compile import inlined, step
 from releg.kernels.cpu_layout import (
     ACROSS,
     CROSS,
@@ -31,7 +30,6 @@ from releg.kernels.cpu_layout import (
     UNITS,
     WIDTH,
 )
-from releg.kernels.cpu_terms import OPTIONS, inlined
 from releg.kernels.simd import LANES, add_scaled, fill
 from releg.kernels.simd_memory import copy_in, get, prefetch, put, take, vector_at
 from releg.kernels.simd_tables import bounds, exponentials, sigmoids, thresholds
@@ -40,7 +38,7 @@ AHEAD = 16  # rows of a weight matrix that are under way while one is read: the 
 GROUP = 16  # units prepared at once: columns of a weight matrix that share cache lines
 
 
-@njit(**OPTIONS)
+@step
 def prepare_weights(store, layout, sources, counters, entropy):
     """Transposes, exponentials and bounds of all weights, for as many groups of units as this worker gets hold of."""
     links, link, first = layout.links, 0, 0  # `first` is the number of the link's first group
@@ -103,7 +101,7 @@ def prepare_crossing(store, layout, link, unit, weight, entropy):
         add_scaled(store, cross, across, -1, steps)
 
 
-@njit(**OPTIONS)
+@step
 def prepare_row(store, layout, sources, row):
     """Logits, sigmoids, signs and thresholds of one row of the path."""
     links, layers, itemsize = layout.links, layout.layers, store.itemsize

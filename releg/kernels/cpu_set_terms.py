@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from releg.kernels.cpu_compile import inlined
 from releg.kernels.cpu_layout import (
     INVERSE,
     LOGITS,
@@ -20,7 +21,7 @@ from releg.kernels.cpu_layout import (
     THRESHOLDS,
     WIDTH,
 )
-from releg.kernels.cpu_terms import blocks_within_range, entropy_change, inlined, softplus_change
+from releg.kernels.cpu_terms import blocks_within_range, entropy_change, softplus_change
 from releg.kernels.simd import BLOCK, LANES, above_each, add_scaled, fill
 from releg.kernels.simd_memory import get, put
 from releg.kernels.simd_sets import combine_rows, set_logit_means, set_product, set_product_and_changes

@@ -14,17 +14,16 @@ any of the next, one link after the other: the weights of one link fit into the 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from releg.kernels.cpu_arguments import scratch_of
+from releg.kernels.cpu_compile import inlined, step
 from releg.kernels.cpu_layout import CROSS, LOGITS, SIGNS, STRIDE, TABLE, WIDTH
 from releg.kernels.cpu_memory import precede
 from releg.kernels.cpu_set_terms import generative_change, inference_change
-from releg.kernels.cpu_terms import OPTIONS, inlined
 from releg.kernels.simd_memory import get, lowest_bit, put
 
 
-@njit(**OPTIONS)
+@step
 def score_sets(store, layout, block, worker, slot, row, layer):
     """Linear terms and the softplus changes of the layer below, for every set of a layer."""
     scratch = scratch_of(block, worker, slot)
@@ -40,7 +39,7 @@ def score_sets(store, layout, block, worker, slot, row, layer):
         put(scratch.follow, none + 1 + number, none)
 
 
-@njit(**OPTIONS)
+@step
 def follow_sets(store, layout, block, worker, slot, row, layer, entropy):
     """The terms of the next layer, and which node follows, for every set of a layer."""
     layers, scratch = layout.layers, scratch_of(block, worker, slot)

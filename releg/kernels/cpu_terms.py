@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from releg.kernels.cpu_compile import inlined, step
 from releg.kernels.cpu_layout import (
     FAR,
     INVERSE,
@@ -36,14 +36,8 @@ from releg.kernels.simd import BLOCK, LANES, row_products
 from releg.kernels.simd_memory import get, put
 from releg.kernels.simd_sets import set_logit_means
 
-# No function here allocates: without numba's reference counts (of some twenty arrays at every call) the kernel is two
-# and a half times as fast. Passing Scratch is a copy of 1 KiB: the steps of cpu_flips take it from the block they are
-# called with, and what they call is inlined. They are functions of their own, as numba is slow to compile large ones.
-OPTIONS = {"_nrt": False, "error_model": "numpy"}
-inlined = njit(inline="always", **OPTIONS)
 
-
-@njit(**OPTIONS)
+@step
 def softplus_change(store, logits, delta, scale, count):
     """Sum of softplus(logits + scale * delta) - softplus(logits), term by term: right for weights of any size."""
     total = 0.0
@@ -55,7 +49,7 @@ def softplus_change(store, logits, delta, scale, count):
     return total
 
 
-@njit(**OPTIONS)
+@step
 def entropy_change(store, logits, delta, scale, count):
     """Sum of entropy(logits + scale * delta) - entropy(logits), term by term."""
     total = 0.0
@@ -109,7 +103,7 @@ def sort_by_sign(store, signs, top, order, first, last):
     return plus, minus - half
 
 
-@njit(**OPTIONS)
+@step
 def multiply_units(store, links, link, row, signs, scratch, power, first, last):
     """For units first to last - 1: softplus changes of the targets, times power (+1 or -1), into products, logs."""
     stride = links[link, STRIDE]
@@ -153,7 +147,7 @@ def multiply_units(store, links, link, row, signs, scratch, power, first, last):
             put(scratch.logs, i, get(scratch.logs, i) - power * total)
 
 
-@njit(**OPTIONS)
+@step
 def entropy_units(store, links, link, row, signs, ones, scratch):
     """For every unit: what turns the softplus changes of its targets into changes of their entropies, into logs."""
     stride, targets = links[link, STRIDE], links[link, TARGETS]
