@@ -8,7 +8,7 @@ means the unit can have, so between two neighbouring means every noise value giv
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -139,35 +139,67 @@ def gradient_moments(
 
     For estimators whose answer depends on the noise through comparisons with means only, but not relaxations, which use
     its value. Where an answer is linear in each noise value within a cell (ARM), the mean is exact and the variance is
-    not. All tuples of `estimator.samples` cells are listed. The estimator keeps its state: it is called in evaluation
-    mode.
+    not. The estimator keeps its state: it is called in evaluation mode.
     """
+    noise, weights = noise_tuples(estimator, model, x, extra, opposite)
+    gradients = row_gradients(estimator, model, x.expand(len(weights), -1), noise)
+    return {name: _moments(gradient, weights) for name, gradient in gradients.items()}
+
+
+def expected_gradient(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
+) -> dict[str, Tensor]:
+    """The means of gradient_moments alone, much sooner."""
+    noise, weights = noise_tuples(estimator, model, x, extra, opposite)
+    return weighted_gradient(estimator, model, x.expand(len(weights), -1), noise, weights)
+
+
+def noise_tuples(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int], opposite: bool
+) -> tuple[list[Tensor], Tensor]:
+    """Noise of all tuples of `estimator.samples` cells, (C**K * K, H) per layer, and their probabilities (C**K,)."""
     noise, probability = noise_cells(model, x, extra, opposite)
     paths, count = estimator.samples, len(probability)
     _check_size(count**paths, f"{paths} paths of {count} noise cells")
     tuples = torch.cartesian_prod(*[torch.arange(count)] * paths).view(-1, paths)  # (C**K, K)
-    rows = [layer[tuples.flatten()] for layer in noise]
-    gradients = row_gradients(estimator, model, x.expand(len(tuples), -1), rows)
-    weights = probability[tuples].prod(1)
-    return {name: _moments(gradient, weights) for name, gradient in gradients.items()}
+    return [layer[tuples.flatten()] for layer in noise], probability[tuples].prod(1)
 
 
 def row_gradients(
     estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int = 128
 ) -> dict[str, Tensor]:
     """The estimate of d elbo / d parameter from each image alone, (B, *shape) by parameter name."""
-    was_training = estimator.training
-    estimator.eval()
     names, parameters = zip(*model.named_parameters(), strict=True)
     parts: list[tuple[Tensor, ...]] = []
+    for _, surrogate in _surrogates(estimator, model, x, noise, block):
+        pick_one = torch.eye(len(surrogate), dtype=surrogate.dtype, device=surrogate.device)
+        parts.append(torch.autograd.grad(-surrogate, parameters, pick_one, is_grads_batched=True))
+    return {name: torch.cat(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}
+
+
+def weighted_gradient(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], weights: Tensor, block: int = 4096
+) -> dict[str, Tensor]:
+    """The sum over images of weights (B,) times row_gradients, from one backward pass per block of them."""
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    totals = [torch.zeros_like(parameter) for parameter in parameters]
+    for rows, surrogate in _surrogates(estimator, model, x, noise, block):
+        for total, part in zip(totals, torch.autograd.grad(-surrogate, parameters, weights[rows]), strict=True):
+            total += part
+    return dict(zip(names, totals, strict=True))
+
+
+def _surrogates(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of images and their surrogates; the estimator is in evaluation mode meanwhile."""
+    was_training = estimator.training
+    estimator.eval()
     for start in range(0, len(x), block):
         rows = slice(start, start + block)
         paths = slice(start * estimator.samples, (start + block) * estimator.samples)
-        surrogate = estimator(model, x[rows], [layer[paths] for layer in noise]).surrogate
-        pick_one = torch.eye(len(surrogate), dtype=surrogate.dtype, device=surrogate.device)
-        parts.append(torch.autograd.grad(-surrogate, parameters, pick_one, is_grads_batched=True))
+        yield rows, estimator(model, x[rows], [layer[paths] for layer in noise]).surrogate
     estimator.train(was_training)
-    return {name: torch.cat(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}
 
 
 def _moments(values: Tensor, probability: Tensor) -> Moments:

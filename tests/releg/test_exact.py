@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from releg import exact
+from releg.estimators.likelihood_ratio import LikelihoodRatio
 from tests.releg.helpers import random_model, random_x
 
 
@@ -33,6 +34,22 @@ def test_noise_cells_reproduce_the_distribution_of_z() -> None:
     frequency = torch.zeros(16, dtype=torch.float64).index_add(0, code, probability)
     _, log_q = exact.log_tables(model, x)
     torch.testing.assert_close(frequency, log_q[0].exp().detach())
+
+
+def test_the_expected_gradient_is_the_mean_of_the_moments() -> None:
+    model, x, estimator = random_model(3, [2, 1], seed=4), random_x(1, 3), LikelihoodRatio([], samples=2)
+    moments = exact.gradient_moments(estimator, model, x)
+    for name, mean in exact.expected_gradient(estimator, model, x).items():
+        torch.testing.assert_close(mean, moments[name].mean)
+
+
+@pytest.mark.parametrize("block", [1, 4, 100])
+def test_the_weighted_gradient_adds_up_the_gradients_of_single_rows(block: int) -> None:
+    model, x, estimator = random_model(3, [2, 2], seed=5), random_x(7, 3), LikelihoodRatio([])
+    noise, weights = estimator.draw_noise(model, x), torch.arange(7, dtype=x.dtype)
+    rows = exact.row_gradients(estimator, model, x, noise)
+    for name, total in exact.weighted_gradient(estimator, model, x, noise, weights, block).items():
+        torch.testing.assert_close(total, torch.einsum("b,b...->...", weights, rows[name]))
 
 
 def test_a_model_too_large_to_list_is_refused_with_a_sentence() -> None:
