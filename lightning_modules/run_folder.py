@@ -164,11 +164,17 @@ def record_provenance(folder: Path, data_checksum: str) -> None:
     write_atomically(path, json.dumps(entries, indent=2) + "\n")
 
 
+def _program() -> str:
+    """What was started; `python -m lightning_modules.cli` is the releg command."""
+    name = Path(sys.argv[0]).name
+    return "releg" if name == "cli.py" else name
+
+
 def provenance() -> dict[str, Any]:
     """Commit, versions, hardware and command line of this process."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": [Path(sys.argv[0]).name.replace("cli.py", "releg"), *sys.argv[1:]],  # python -m is the same
+        "command": [_program(), *sys.argv[1:]],
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),

@@ -195,11 +195,13 @@ def _surrogates(
     """Blocks of images and their surrogates; the estimator is in evaluation mode meanwhile."""
     was_training = estimator.training
     estimator.eval()
-    for start in range(0, len(x), block):
-        rows = slice(start, start + block)
-        paths = slice(start * estimator.samples, (start + block) * estimator.samples)
-        yield rows, estimator(model, x[rows], [layer[paths] for layer in noise]).surrogate
-    estimator.train(was_training)
+    try:
+        for start in range(0, len(x), block):
+            rows = slice(start, start + block)
+            paths = slice(start * estimator.samples, (start + block) * estimator.samples)
+            yield rows, estimator(model, x[rows], [layer[paths] for layer in noise]).surrogate
+    finally:
+        estimator.train(was_training)
 
 
 def _moments(values: Tensor, probability: Tensor) -> Moments:
