@@ -14,4 +14,4 @@ cd -- "$root"
 # Where clones share an environment, its editable installation is that of only one of them: run this one.
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
-exec "$python" -m lightning_modules.reproduce --called-from "$caller" "$@"
+exec "$python" -m lightning_modules.grid.reproduce --called-from "$caller" "$@"

@@ -14,8 +14,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from lightning_modules import mnist_files
-from lightning_modules.mnist_files import (
+from lightning_modules.mnist import files as mnist_files
+from lightning_modules.mnist.files import (
     FIXED_BITS_SHA256,
     REPOSITORY_DATA,
     find_larochelle,

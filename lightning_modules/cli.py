@@ -17,16 +17,24 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules import ranks, run_folder
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoints import BEST, LAST, RunCheckpoint, SafeCheckpointIO, load_run_checkpoint, newest_whole
 from lightning_modules.complaints import USER_ERRORS, answered, complain, one_sentence
 from lightning_modules.console import quieten, say
-from lightning_modules.images import ImageGrids
-from lightning_modules.metrics_csv import MetricsCSV
-from lightning_modules.progress import StepProgress, TrainingClock
-from lightning_modules.progress_file import ProgressFile
-from lightning_modules.results_lock import locked_run
+from lightning_modules.run import folder as run_folder
+from lightning_modules.run import ranks
+from lightning_modules.run.checkpoints import (
+    BEST,
+    LAST,
+    RunCheckpoint,
+    SafeCheckpointIO,
+    load_run_checkpoint,
+    newest_whole,
+)
+from lightning_modules.run.image_grids import ImageGrids
+from lightning_modules.run.lock import locked_run
+from lightning_modules.run.metrics_csv import MetricsCSV
+from lightning_modules.run.progress import StepProgress, TrainingClock
+from lightning_modules.run.progress_file import ProgressFile
 from lightning_modules.sbn_module import SBNModule
 
 CONFIGS = Path(__file__).parent / "configs"

@@ -13,8 +13,8 @@ from pathlib import Path
 from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from lightning_modules import ranks
 from lightning_modules.console import say_last
+from lightning_modules.run import ranks
 
 # Mistakes of the user and of the machine. Anything else is a mistake of the program.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)

@@ -18,15 +18,15 @@ from tqdm import tqdm
 
 from lightning_modules.binarized_mnist import BinarizedMNIST, redraw
 from lightning_modules.console import say
-from lightning_modules.ranks import others_wait
-from lightning_modules.run_folder import snake_case
+from lightning_modules.run.folder import snake_case
+from lightning_modules.run.ranks import others_wait
+from lightning_modules.run.variance_csv import read_rows, replace_rows
 from lightning_modules.sbn_module import SBNModule
-from lightning_modules.variance_csv import read_rows, replace_rows
 from releg.estimators.base import Estimator
-from releg.fitting import attached, fitted
+from releg.measure.fitting import attached, fitted
+from releg.measure.variance import GradientVariances, measure
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
-from releg.variance import GradientVariances, measure
 
 FILE = "grad_variance.csv"
 SECONDS_BETWEEN_LINES = 15.0
@@ -37,9 +37,9 @@ class GradientVariance(pl.Callback):
 
     At the chosen steps and at the end, from `samples_per_image` samples of each of the first `num_images` training
     images. Per layer, 1 being next to x: within-image, between-image and total variance with standard errors, for
-    likelihood ratios the exact within-image variance too (releg/variance.py says how each is defined). They are logged
-    as grad_variance/<kind>/layer<k> and kept in grad_variance.csv of the run. Weights, baselines and random numbers of
-    the run stay as they are, and its training time does not count the measurements.
+    likelihood ratios the exact within-image variance too (releg/measure/variance.py says how each is defined). They
+    are logged as grad_variance/<kind>/layer<k> and kept in grad_variance.csv of the run. Weights, baselines and random
+    numbers of the run stay as they are, and its training time does not count the measurements.
 
     Args:
         estimators: further estimators to measure at the run's weights, by name; logged as

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoint_content import RANKS, check_belongs
-from lightning_modules.ranks import mean_over_ranks_
+from lightning_modules.run.checkpoint_content import RANKS, check_belongs
+from lightning_modules.run.ranks import mean_over_ranks_
 from releg import bounds
 from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet

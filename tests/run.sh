@@ -15,7 +15,7 @@ if [ "$#" -eq 0 ]; then
     part=short
     # Compiled once, meanwhile, instead of by every worker
     for type in float32 float64; do
-        "$python" -c "from releg.kernels.cpu_entry import entry_for; entry_for('$type')" &
+        "$python" -c "from releg.kernels.cpu.entry import entry_for; entry_for('$type')" &
     done
     "$python" -m ruff check
     "$python" -m ruff format --check

@@ -60,10 +60,9 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 
 def concrete_estimators(graph: Graph) -> set[str]:
-    return {module for module in graph if is_within(module, ("releg.estimators",))} - {
-        "releg.estimators",
-        "releg.estimators.base",
-    }
+    shared = ("releg.estimators.base", "releg.estimators.parts")
+    within = {module for module in graph if is_within(module, ("releg.estimators",)) and not is_within(module, shared)}
+    return within - {"releg.estimators"}
 
 
 # --- the rules: each answers with its violations, "importer -> imported"

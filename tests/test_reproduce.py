@@ -151,7 +151,7 @@ def test_a_mistake_is_answered_at_once_with_one_sentence(script: Script, argumen
 def test_a_mistake_of_the_program_is_told_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lightning_modules import reproduce
+    from lightning_modules.grid import reproduce
 
     def err(*_: object) -> int:
         raise KeyError("a key")
@@ -178,7 +178,7 @@ def terminate() -> Iterator[None]:
 def test_a_budget_file_that_cannot_be_read_is_told_in_one_sentence(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lightning_modules.reproduce import main
+    from lightning_modules.grid.reproduce import main
 
     (tmp_path / "bad.yaml").write_text(text)
     assert main(["--budget", str(tmp_path / "bad.yaml"), "--results", str(tmp_path / "results")]) == 2

@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import torch
 
-from lightning_modules import run_folder
 from lightning_modules.bench.memory import METHOD
 from lightning_modules.bench.overhead import WARM_UP, measure_overhead
 from lightning_modules.bench.rounds import Schedule
@@ -24,6 +23,7 @@ from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import quieten, say
+from lightning_modules.run import folder as run_folder
 from releg.machine import cores
 from releg.report import bench as report
 

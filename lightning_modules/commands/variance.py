@@ -7,15 +7,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lightning_modules.checkpoints import load_checkpoint
 from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
-from lightning_modules.run_folder import load_run, write_atomically
+from lightning_modules.run.checkpoints import load_checkpoint
+from lightning_modules.run.folder import load_run, write_atomically
+from lightning_modules.run.variance_csv import csv_text, rows_of
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
-from lightning_modules.variance_csv import csv_text, rows_of
 from releg.estimators.base import Estimator
-from releg.moments import Number
-from releg.variance import GradientVariances, measure
+from releg.measure.moments import Number
+from releg.measure.variance import GradientVariances, measure
 
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
 COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")

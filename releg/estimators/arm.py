@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from releg.antithetic import Antithetic, opposites
 from releg.estimators.base import Estimate
+from releg.estimators.parts.antithetic import Antithetic, opposites
+from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
-from releg.simulation import simulate
 
 
 class Arm(Antithetic):

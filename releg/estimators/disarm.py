@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from releg.antithetic import Antithetic, Opposite, opposites
 from releg.estimators.base import Estimate
+from releg.estimators.parts.antithetic import Antithetic, Opposite, opposites
+from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
-from releg.simulation import simulate
 
 
 class DisArm(Antithetic):

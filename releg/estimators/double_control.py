@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.signals import continued_signal, derivative
+from releg.estimators.parts.simulation import check_samples, simulate, squared
 from releg.sbn import Path, SigmoidBeliefNet
-from releg.signals import continued_signal, derivative
-from releg.simulation import check_samples, simulate, squared
 
 
 class DoubleControl(Estimator):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
-from releg.relaxation import concrete
-from releg.relaxed_elbo import relaxed_path
+from releg.estimators.parts.relaxation import concrete
+from releg.estimators.parts.relaxed_elbo import relaxed_path
 from releg.sbn import SigmoidBeliefNet
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.simulation import check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
-from releg.simulation import check_samples, simulate
 
 
 class LikelihoodRatio(Estimator):

@@ -11,10 +11,10 @@ from torch import Tensor
 from releg import bernoulli
 from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.simulation import simulate
 from releg.kernels import EngineName, engine_for
 from releg.kernels.log_product import LogProduct
 from releg.sbn import Path, SigmoidBeliefNet
-from releg.simulation import simulate
 
 NUMBERS_AT_ONCE = 2**22  # of the (rows, units, deeper units) arrays
 

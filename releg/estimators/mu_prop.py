@@ -9,9 +9,9 @@ from torch import Tensor
 
 from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.signals import continued_signal, derivative
+from releg.estimators.parts.simulation import Simulation, simulate
 from releg.sbn import SigmoidBeliefNet
-from releg.signals import continued_signal, derivative
-from releg.simulation import Simulation, simulate
 
 
 class MuProp(Estimator):

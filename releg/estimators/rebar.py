@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from releg.relaxed_control import RelaxedControl
+from releg.estimators.parts.relaxed_control import RelaxedControl
 from releg.sbn import Path, SigmoidBeliefNet
 
 

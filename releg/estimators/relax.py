@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from releg.relaxed_control import RelaxedControl
+from releg.estimators.parts.relaxed_control import RelaxedControl
 from releg.sbn import Path, SigmoidBeliefNet
 
 

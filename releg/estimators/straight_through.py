@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
-from releg.relaxation import straight_through
-from releg.relaxed_elbo import relaxed_path
+from releg.estimators.parts.relaxation import straight_through
+from releg.estimators.parts.relaxed_elbo import relaxed_path
 from releg.sbn import SigmoidBeliefNet
 
 

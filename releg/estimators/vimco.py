@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator, surrogate_of
+from releg.estimators.parts.simulation import check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
-from releg.simulation import check_samples, simulate
 
 
 class Vimco(Estimator):

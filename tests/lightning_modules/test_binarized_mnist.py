@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from torchvision.datasets import MNIST
 
-from lightning_modules import mnist_files
 from lightning_modules.binarized_mnist import SPLITS, BinarizedMNIST, EvalLoader, Split, TrainLoader, redraw
-from lightning_modules.mnist_files import (
+from lightning_modules.mnist import files as mnist_files
+from lightning_modules.mnist.files import (
     FIXED_BITS_SHA256,
     LAROCHELLE_ROWS,
     REPOSITORY_DATA,

@@ -14,21 +14,22 @@ import yaml
 from jsonargparse import ArgumentParser
 from pytorch_lightning.loggers.logger import DummyLogger
 
-from lightning_modules import gradient_variance, progress
+from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.checkpoints import SafeCheckpointIO
 from lightning_modules.commands.variance import main, read_estimator, shipped_names
 from lightning_modules.gradient_variance import GradientVariance, have_same_settings, training_images
-from lightning_modules.metrics_csv import MetricsCSV
-from lightning_modules.progress import TrainingClock
-from lightning_modules.run_folder import save_config
+from lightning_modules.run import progress
+from lightning_modules.run.checkpoints import SafeCheckpointIO
+from lightning_modules.run.folder import save_config
+from lightning_modules.run.metrics_csv import MetricsCSV
+from lightning_modules.run.progress import TrainingClock
+from lightning_modules.run.variance_csv import COLUMNS, read_rows, replace_rows
 from lightning_modules.sbn_module import SBNModule
-from lightning_modules.variance_csv import COLUMNS, read_rows, replace_rows
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.moments import Number
-from releg.variance import GradientVariances
+from releg.measure.moments import Number
+from releg.measure.variance import GradientVariances
 from tests.lightning_modules.run_states import curve
 
 LAYERS = [5, 3]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.metrics_csv import read_metrics
+from lightning_modules.run.metrics_csv import read_metrics
 from lightning_modules.sbn_module import SBNModule
 from releg import bounds
 from releg.baselines import InputDependent, RunningAverage
@@ -111,7 +111,7 @@ class Explodes(CommonRandomNumbers):
 def test_a_loss_that_is_not_finite_stops_with_a_sentence_and_the_last_good_checkpoint_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lightning_modules.checkpoints import load_checkpoint
+    from lightning_modules.run.checkpoints import load_checkpoint
 
     estimator = f"{Explodes.__module__}.Explodes"
     assert cli.main(["fit", *TINY, "--model.estimator", estimator, "--results_dir", str(tmp_path)]) == 2

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lightning_modules import compared
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.commands import compare
+from lightning_modules.commands import comparer as compared
 from lightning_modules.shipped_estimators import SHIPPED
 from releg.report.compare import write_compare
 from releg.report.compare_plot import front

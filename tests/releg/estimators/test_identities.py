@@ -16,14 +16,14 @@ from releg.estimators.gumbel_softmax import GumbelSoftmax
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.local_expectation import LocalExpectation
+from releg.estimators.parts.relaxation import hidden, hidden_given
+from releg.estimators.parts.signals import continued_signal
+from releg.estimators.parts.simulation import simulate
 from releg.estimators.rebar import Rebar
 from releg.estimators.relax import Relax
 from releg.estimators.straight_through import StraightThrough
 from releg.estimators.vimco import Vimco
-from releg.relaxation import hidden, hidden_given
 from releg.sbn import SigmoidBeliefNet
-from releg.signals import continued_signal
-from releg.simulation import simulate
 from tests.releg.helpers import largest_z, random_model, random_x
 
 LAYERS = [4, 3, 2]
@@ -160,7 +160,7 @@ def test_a_cold_relaxation_is_the_binary_path() -> None:
 
 def test_learned_parts_lessen_the_variance() -> None:
     """Relaxations and the second control variate are trained by what they are for."""
-    from releg.fitting import attached, fitted
+    from releg.measure.fitting import attached, fitted
 
     model = random_model(12, [8, 6], 0.7, seed=9)
     images = random_x(200, 12, seed=9)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from releg import estimators, exact, sbn, simulation
+from releg import estimators, exact, sbn
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.parts import simulation
 from releg.kernels.dense import flip_differences
 from tests.releg.estimators.cases import BIASED, CASES, UNBIASED
 from tests.releg.helpers import largest_z, random_model, random_x

@@ -8,9 +8,9 @@ from releg import bernoulli, exact
 from releg.baselines import Baseline, InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.parts.signals import layer_signals
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
-from releg.signals import layer_signals
 from tests.releg.helpers import random_model, random_x
 
 LAYERS = [[3], [2, 2], [1, 2, 1], [2, 1, 2], [1, 1, 1, 1]]

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels import cpu_workspace
-from releg.kernels.cpu import CpuEngine, available_threads
+from releg.kernels.cpu import CpuEngine, available_threads, workspace
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
@@ -110,7 +109,7 @@ def test_the_answer_does_not_depend_on_how_many_rows_a_worker_has_in_hand(
     model = random_model(30, [20, 15, 10], 0.5, 1)
     path, logits = simulate(model, 77)
     few = CpuEngine(threads)(model, path, logits)
-    monkeypatch.setattr(cpu_workspace, "LARGE", 0)
+    monkeypatch.setattr(workspace, "LARGE", 0)
     many = CpuEngine(threads)
     answer = many(model, path, logits)
     assert [workspace.slots for workspace in many._free] == [8]

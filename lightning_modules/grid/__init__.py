@@ -1,0 +1,1 @@
+"""The runs of Table 1: planned, timed, launched and collected."""

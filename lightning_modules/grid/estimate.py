@@ -1,0 +1,135 @@
+"""How long the grid will take: predicted from the first steps of each kind of run, corrected as runs go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from lightning_modules.binarized_mnist import SPLITS, BinarizedMNIST
+from lightning_modules.gradient_variance import GradientVariance
+from lightning_modules.run.folder import build
+from lightning_modules.sbn_module import SBNModule
+from releg import bounds
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.measure.variance import measure
+
+TRIAL_IMAGES, TRIAL_SAMPLES = 2, 50  # of the gradient variance
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Predicted seconds of one run."""
+
+    start: float
+    step: float
+    rest: float  # validation, test and measurements, spread over the steps
+    steps: int
+
+    def left(self, done: int) -> float:
+        """From a step on, without the start."""
+        return (self.steps - done) * (self.step + self.rest / self.steps)
+
+    def total(self, done: int = 0) -> float:
+        """From the start of a process that continues after `done` steps."""
+        return self.start + self.left(done)
+
+
+def estimate(config: dict[str, Any], data: BinarizedMNIST, start: float) -> Cost:
+    """Try the first steps of a run, a validation batch and a measurement; nothing is kept of them.
+
+    Args:
+        config: of the run.
+        data: to train on; the config's own is not read again.
+        start: seconds that a process takes before it trains.
+    """
+    trainer = config["trainer"]
+    module, _ = build(config)
+    device = pl.Trainer(
+        accelerator=trainer["accelerator"], devices=1, logger=False, enable_checkpointing=False
+    ).strategy.root_device
+    module.model.mean.copy_(data.mean)
+    module.to(device)
+    steps = trainer["max_steps"]
+    step = _seconds_per_step(module, data, device, min(60, max(6, steps // 100)))
+    sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))
+    validations = max(1, steps // trainer["val_check_interval"])
+    drawn = _count("val") * validations * module.val_samples + _count("test") * module.test_samples
+    return Cost(start, step, sample * drawn + _seconds_of_measurements(module, data, device, trainer), steps)
+
+
+def _count(split: str) -> int:
+    part = SPLITS[split]  # type: ignore[index]
+    return int(part.stop - part.start)
+
+
+def _seconds_per_step(module: SBNModule, data: BinarizedMNIST, device: torch.device, steps: int) -> float:
+    optimizer = module.configure_optimizers()
+    generator = torch.Generator(device).manual_seed(0)
+
+    def train(x: Tensor) -> float:
+        answer = module.estimator(module.model, x, module.estimator.draw_noise(module.model, x, generator))
+        loss = answer.surrogate.sum() + (0 if answer.auxiliary_loss is None else answer.auxiliary_loss.sum())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()  # waits for the device
+
+    batches = iter(data.train_dataloader())
+    for _ in range(2 * steps // 3):  # the first may compile, and the next ones are slower than most
+        train(next(batches).to(device))
+    return _seconds(lambda: [train(next(batches).to(device)) for _ in range(steps // 3)]) / (steps // 3)
+
+
+def _seconds_per_sample(module: SBNModule, x: Tensor) -> float:
+    generator = torch.Generator(x.device).manual_seed(0)
+    return _seconds(lambda: bounds.log_weights(module.model, x, 1, generator).sum().item()) / len(x)
+
+
+def _seconds_of_measurements(
+    module: SBNModule, data: BinarizedMNIST, device: torch.device, trainer: dict[str, Any]
+) -> float:
+    amount = sum(_samples_measured(each["init_args"], trainer["max_steps"]) for each in _measurements(trainer))
+    if not amount:
+        return 0.0
+    images = torch.from_numpy(data.images("train")[:TRIAL_IMAGES]).to(device)
+    estimators = {"own": module.estimator}
+    if not isinstance(module.estimator, CommonRandomNumbers):
+        estimators["crn"] = CommonRandomNumbers()
+    measure(estimators, module.model, images, 2)  # the first may compile
+    seconds = _seconds(lambda: measure(estimators, module.model, images, TRIAL_SAMPLES))
+    return amount * seconds / (TRIAL_IMAGES * TRIAL_SAMPLES)
+
+
+def _measurements(trainer: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    name = f"{GradientVariance.__module__}.{GradientVariance.__name__}"
+    return (each for each in trainer.get("callbacks") or [] if each["class_path"] == name)
+
+
+def _samples_measured(settings: dict[str, Any], max_steps: int) -> int:
+    points = {step for step in settings.get("steps") or [] if step < max_steps}
+    regular = max_steps // settings["every_n_steps"] if settings.get("every_n_steps") else 0
+    return (len(points) + regular + bool(settings["at_end"])) * settings["num_images"] * settings["samples_per_image"]
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    do()
+    return time.perf_counter() - started
+
+
+def use_threads(count: int) -> None:
+    """As many as a job will have, so that it is timed as it will run."""
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, numba.get_num_threads()))
+
+
+def left_together(seconds: list[float], jobs: int) -> float:
+    """Wall-clock time of several runs, `jobs` at a time."""
+    return max(sum(seconds) / jobs, max(seconds, default=0.0))

@@ -1,0 +1,94 @@
+"""Runs of the grid on this machine: a process each, some at a time; none outlives the one that started it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from lightning_modules.grid import process as run_process
+from lightning_modules.grid.launch import SECONDS_BETWEEN_LOOKS, Ended, Job, Look, judge
+from lightning_modules.grid.plan import Placed
+from releg.machine import cores
+
+BYTES_PER_JOB = 2 * 1024**3  # a run takes one, and its system something
+
+
+@dataclass(kw_only=True)
+class LocalJob(Job):
+    """A run and its process."""
+
+    process: subprocess.Popen[bytes]
+
+
+def default_jobs(runs: int) -> int:
+    """As many as there are cores and memory for: steps this small gain little from a second thread.
+
+    A GPU is left to one run at a time.
+    """
+    if torch.cuda.is_available():
+        return 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(runs, cores(), memory // BYTES_PER_JOB))
+
+
+def threads_per_job(jobs: int) -> int:
+    """The cores of this process, divided; or what the user's environment says."""
+    return threads_asked_for() or max(1, cores() // jobs)
+
+
+def threads_asked_for() -> int | None:
+    """What the user's environment says."""
+    asked = os.environ.get(run_process.THREAD_VARIABLES[0], "")
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+
+
+def run_all(waiting: Sequence[Placed], jobs: int, keep_open: int, look: Look) -> None:
+    """Make all runs, `jobs` at a time, each in a process of its own; one that fails does not stop the others.
+
+    Args:
+        waiting: the runs, in their order.
+        jobs: how many at a time.
+        keep_open: a file descriptor that the processes inherit: a lock on it is held until the last one is gone.
+        look: called a few times a second.
+    """
+    queue = list(waiting)
+    with _running() as running:
+        while queue or running:
+            ended = [_end(job) for job in running if job.process.poll() is not None]
+            running[:] = [job for job in running if job.process.returncode is None]
+            while queue and len(running) < jobs:
+                placed = queue.pop(0)
+                try:
+                    running.append(_start(placed, threads_per_job(jobs), keep_open))
+                except OSError as error:
+                    ended.append(Ended(placed, 0.0, f"could not be started: {error}"))
+            look(list(running), ended)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+@contextmanager
+def _running() -> Iterator[list[LocalJob]]:
+    """The running jobs; whatever ends the loop ends them, and waits until they are gone."""
+    running: list[LocalJob] = []
+    try:
+        yield running
+    finally:
+        run_process.stop([job.process for job in running])
+        for job in running:
+            run_process.remove_progress(job.placed.folder)
+
+
+def _start(placed: Placed, threads: int, keep_open: int) -> LocalJob:
+    process = run_process.start(placed.folder, str(placed.run), placed.run.arguments, threads, [keep_open])
+    return LocalJob(placed, process=process)
+
+
+def _end(job: LocalJob) -> Ended:
+    run_process.remove_progress(job.placed.folder)
+    return judge(job, job.process.returncode)

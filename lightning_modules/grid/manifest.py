@@ -1,0 +1,100 @@
+"""results/runs.json: what the reports read. The finished runs of a grid with config, result and provenance of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.grid.options import ESTIMATORS, EXTENDED_ARCHITECTURE
+from lightning_modules.grid.plan import GridRun, Placed
+from lightning_modules.run.folder import PROVENANCE, identity, read_config, write_atomically
+from lightning_modules.shipped_estimators import read_estimator
+
+RUNS = "runs.json"
+EXTENDED_RUNS = "extended_runs.json"  # those of --extended
+
+
+def write_manifests(
+    results: Path,
+    command: str,
+    finished: Sequence[Placed],
+    missing: Mapping[GridRun, str],
+    made: Container[GridRun],
+    elapsed: float,
+) -> None:
+    """Write that of the grid; and that of the second table, if it was asked for: else it stays as it is.
+
+    Args:
+        results: the folder.
+        command: what the user typed.
+        finished: runs with a result.
+        missing: the other runs that were asked for, and why they are not there.
+        made: those that this command made, or went on with.
+        elapsed: wall-clock seconds of this command.
+    """
+    parts = {RUNS: _in_grid}
+    if any(run.extended for run in (*missing, *(placed.run for placed in finished))):
+        parts[EXTENDED_RUNS] = _in_second_table
+    for name, belongs in parts.items():
+        there = [placed for placed in finished if belongs(placed.run)]
+        manifest = {
+            "command": command,
+            "seconds": round(elapsed, 1) if all(_made_at_once(placed, made) for placed in there) else None,
+            "runs": [_entry(results, placed) for placed in there],
+            "missing": {str(run): reason for run, reason in missing.items() if belongs(run)},
+        }
+        earlier = _read(results / name)
+        if earlier.get("runs") == manifest["runs"] and not any(placed.run in made for placed in there):
+            manifest |= {key: earlier.get(key) for key in ("command", "seconds")}  # now they were only looked at
+        write_atomically(results / name, json.dumps(manifest, indent=1) + "\n")
+
+
+def _in_grid(run: GridRun) -> bool:
+    return not run.extended
+
+
+def _in_second_table(run: GridRun) -> bool:
+    """LR and CRN stand beside the others."""
+    return run.extended or run.architecture == EXTENDED_ARCHITECTURE
+
+
+def _made_at_once(placed: Placed, made: Container[GridRun]) -> bool:
+    """Whether this command made the run from its first step to the last: each process leaves one entry."""
+    return placed.run in made and len(_provenance(placed.folder)) == 1
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A manifest as it stands; empty if there is none that can be read."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _entry(results: Path, placed: Placed) -> dict[str, Any]:
+    return {
+        "folder": str(placed.folder.relative_to(results)),
+        "estimator": placed.run.estimator,
+        **_nature(Path(ESTIMATORS.get(placed.run.estimator, placed.run.estimator)).stem),
+        "config": identity(read_config(placed.folder)),
+        "result": placed.result,
+        "provenance": _provenance(placed.folder),
+    }
+
+
+def _nature(name: str) -> dict[str, Any]:
+    """What a table must say of an estimator."""
+    estimator = read_estimator(name)
+    return {"unbiased": estimator.unbiased, "objective": estimator.objective}
+
+
+def _provenance(folder: Path) -> list[dict[str, Any]]:
+    """One entry per process that worked on the run; without command lines, which are full of this machine's paths."""
+    try:
+        entries = json.loads((folder / PROVENANCE).read_bytes())
+        return [{key: value for key, value in entry.items() if key != "command"} for entry in entries]
+    except (OSError, ValueError, AttributeError):
+        return []

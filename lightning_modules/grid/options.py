@@ -1,0 +1,142 @@
+"""The options of reproduce.sh; loads nothing heavy, so that a mistake is answered at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+BUDGETS = ("smoke", "quick", "standard", "paper")
+# In the paper's order, with their overlays
+ARCHITECTURES = {
+    "200-200": "sbn_200_200.yaml",
+    "200-200-200": "sbn_200_200_200.yaml",
+    "200-200-200-200": "sbn_200_200_200_200.yaml",
+    "32-64-128-256": "sbn_32_64_128_256.yaml",
+}
+ESTIMATORS = {"lr": "likelihood_ratio.yaml", "crn": "common_random_numbers.yaml"}
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+# Of --extended: all other shipped estimators, on one architecture, by the names of their files
+EXTENDED_ARCHITECTURE = "200-200"
+EXTENDED = tuple(
+    sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATORS.values())
+)
+RESULTS = Path(__file__).parents[2] / "results"
+
+DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
+numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/. Finished runs are kept,
+interrupted ones continue: after an interruption give the same command again."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    budget: Path
+    seeds: int
+    jobs: int | None  # as many as the machine is good for
+    only: tuple[str, str] | None  # architecture, and estimator or ""
+    extended: bool  # the other estimators too
+    results: Path
+    engine: str  # local or ray
+    ray_address: str | None
+    gpus_per_run: float  # of a Ray cluster's GPUs
+
+    def wants(self, architecture: str, estimator: str) -> bool:
+        """Whether to train this part of the grid."""
+        return self.only is None or (self.only[0] == architecture and self.only[1] in ("", estimator))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"reproduce.sh: {' '.join(message.split())}; see bash reproduce.sh --help\n")
+
+
+def parse_options(arguments: list[str]) -> Options:
+    """Read the command line; a mistake ends the process with a sentence and exit code 2."""
+    parser = _Parser("bash reproduce.sh", description=DESCRIPTION, allow_abbrev=False)
+    add = parser.add_argument
+    add(
+        "--budget",
+        default="quick",
+        metavar="BUDGET",
+        help="steps per run: smoke 200 (does everything work?), quick 10,000 (half an hour on two cores; the default), "
+        "standard 200,000, paper 2,000,000; or a YAML file like those in lightning_modules/configs/budget",
+    )
+    add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
+    add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
+    add("--engine", choices=("local", "ray"), default="local", help="make runs on this machine or on a Ray cluster")
+    add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
+    add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
+    add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
+    add(
+        "--extended",
+        action="store_true",
+        help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
+    )
+    add("--results", help=argparse.SUPPRESS)  # another folder for the results
+    add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
+    given = parser.parse_args(arguments)
+    called_from = Path(given.called_from).absolute()
+    budget = CONFIGS / "budget" / f"{given.budget}.yaml" if given.budget in BUDGETS else called_from / given.budget
+    if not budget.is_file():
+        parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
+    if given.only is not None and given.only[1] in EXTENDED and not given.extended:
+        parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATORS)}; add --extended")
+    if given.only is not None and given.only[1] in EXTENDED and given.only[0] != EXTENDED_ARCHITECTURE:
+        parser.error(
+            f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
+            "the second table; name that"
+        )
+    results = called_from / given.results if given.results else RESULTS
+    _check_engine(parser, given)
+    share = given.gpus_per_run or 0.0
+    ray = (given.engine, given.ray_address, share)
+    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray)
+
+
+def _check_engine(parser: _Parser, given: argparse.Namespace) -> None:
+    if given.engine == "local":
+        for option, value in (("--ray-address", given.ray_address), ("--gpus-per-run", given.gpus_per_run)):
+            if value is not None:
+                parser.error(f"{option} is given, expected --engine ray with it; add that, or leave {option} out")
+        return
+    if given.jobs is not None:
+        parser.error("--jobs is given, expected --engine local with it; a Ray cluster makes as many as it has room for")
+    if importlib.util.find_spec("ray") is None:
+        parser.error("there is no Ray here, expected it for --engine ray; install it with pip install -e '.[ray]'")
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"got {text}, expected a number from 0 to 1")
+    return share
+
+
+def _part_of_the_grid(text: str) -> tuple[str, str]:
+    architecture, comma, estimator = text.partition(",")
+    architecture = architecture.removeprefix("SBN(").removesuffix(")")
+    if architecture not in ARCHITECTURES:
+        raise argparse.ArgumentTypeError(
+            f"got the architecture {architecture}, expected one of {', '.join(ARCHITECTURES)}"
+        )
+    if comma and estimator not in (*ESTIMATORS, *EXTENDED):
+        raise argparse.ArgumentTypeError(
+            f"got the estimator {estimator}, expected one of {', '.join(ESTIMATORS)}, or with --extended one of "
+            f"{', '.join(EXTENDED)}"
+        )
+    return architecture, estimator

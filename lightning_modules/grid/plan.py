@@ -1,0 +1,128 @@
+"""The grid of Table 1: which runs there are, and how each stands on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.cli import fit_config
+from lightning_modules.grid.options import (
+    ARCHITECTURES,
+    CONFIGS,
+    ESTIMATORS,
+    EXTENDED,
+    EXTENDED_ARCHITECTURE,
+)
+from lightning_modules.run.folder import RESULT, find_run_folder
+from lightning_modules.run.metrics_csv import METRICS, read_metrics
+
+FIGURE1 = "32-64-128-256"  # the architecture whose gradient variance is measured
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """One run, and the arguments of the fit command that makes it."""
+
+    architecture: str
+    estimator: str
+    seed: int
+    arguments: tuple[str, ...]
+    extended: bool = False  # whether it belongs to the second table
+
+    def __str__(self) -> str:
+        return f"SBN({self.architecture}) {self.estimator} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A run with its config and its folder, and its result if it is finished."""
+
+    run: GridRun
+    config: dict[str, Any]
+    folder: Path
+    result: dict[str, Any] | None
+    steps_done: int  # about where an interrupted run will continue
+
+    @property
+    def steps(self) -> int:
+        """How long it is."""
+        return int(self.config["trainer"]["max_steps"])
+
+
+def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
+    """All runs of the grid, seed by seed so that a first whole table is there early.
+
+    The overlay that measures gradient variances lies in measure/ beside the folder of the budget, under its name.
+    """
+    measure = budget.parent.parent / "measure" / budget.name
+    runs = []
+    for seed in range(seeds):
+        for architecture in ARCHITECTURES:
+            measured = [measure] if architecture == FIGURE1 and measure.is_file() else []
+            for estimator, file in ESTIMATORS.items():
+                arguments = _arguments(architecture, file, [budget, *measured], seed, results)
+                runs.append(GridRun(architecture, estimator, seed, arguments))
+    return runs
+
+
+def plan_extended(budget: Path, seeds: int, results: Path) -> list[GridRun]:
+    """One run per other estimator and seed, for the second table."""
+    where = EXTENDED_ARCHITECTURE
+    return [
+        GridRun(where, name, seed, _arguments(where, f"{name}.yaml", [budget], seed, results), extended=True)
+        for seed in range(seeds)
+        for name in EXTENDED
+    ]
+
+
+def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, results: Path) -> tuple[str, ...]:
+    configs = [
+        CONFIGS / "base.yaml",
+        CONFIGS / "architecture" / ARCHITECTURES[architecture],
+        CONFIGS / "estimator" / estimator,
+        *more,
+    ]
+    words = [part for config in configs for part in ("--config", str(config))]
+    return (*words, "--seed_everything", str(seed), "--results_dir", str(results))
+
+
+def place(run: GridRun, results: Path) -> Placed:
+    """Where a run lies and whether it is finished; ValueError if its folder is damaged."""
+    return find(run, fit_config(list(run.arguments)), results)
+
+
+def find(run: GridRun, config: dict[str, Any], results: Path) -> Placed:
+    """The same of a run whose config is known: reading the arguments takes a third of a second."""
+    folder = find_run_folder(results, config)
+    return Placed(run, config, folder, read_result(folder), _steps_done(folder))
+
+
+def _steps_done(folder: Path) -> int:
+    """Until the last validation: there is a checkpoint of it."""
+    rows = read_metrics(folder / METRICS) if (folder / METRICS).is_file() else []
+    return max((int(row["step"]) for row in rows if row["metric"] == "val/elbo"), default=0)
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; none if it is not finished."""
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    try:
+        result = json.loads(path.read_bytes())
+    except ValueError:
+        result = None
+    numbers = ("steps", "best_step", "training_seconds", "test/elbo", "test/multi_sample_bound")
+    if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in numbers):
+        raise ValueError(
+            f"{path} is damaged, expected the result of a finished run; delete it, and the same command computes it "
+            "again from the run's checkpoints"
+        )
+    return result
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -1,0 +1,157 @@
+"""Runs of the grid on a Ray cluster: a task each; one whose worker or machine is lost goes on elsewhere.
+
+All machines see the clone, its environment and the results folder under the same paths. A task starts the process that
+the local engine would start, so the numbers are the same; progress is read from the folder. A run has one thread, or as
+many as OMP_NUM_THREADS says, whatever the size of the cluster: rounding depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.grid import process as run_process
+from lightning_modules.grid.launch import SECONDS_BETWEEN_LOOKS, Ended, Job, Look, judge
+from lightning_modules.grid.plan import Placed, read_result
+from lightning_modules.grid.ray_task import make_run
+
+RETRIES = 20  # of one run, after as many lost workers
+SECONDS_TO_CANCEL = run_process.SECONDS_TO_STOP + 5.0
+SECONDS_TO_ANSWER = 10.0
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Join the cluster at the address, or the one that RAY_ADDRESS names; without either, start one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone
+    import ray
+
+    here: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
+    terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        _knock(address or os.environ.get("RAY_ADDRESS") or "")
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
+            **here,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConnectionError(
+            f"cannot join the Ray cluster at {address or 'RAY_ADDRESS'} ({' '.join(str(error).split())}), expected a "
+            "running one; start it with `ray start --head` and give the address that this prints"
+        ) from error
+    signal.signal(signal.SIGTERM, terminate)  # Ray puts its own in its place
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """OSError at once where nothing listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        with socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER):
+            pass
+
+
+def places(threads: int, gpus_per_run: float) -> int:
+    """How many runs the cluster, as it is now, makes at a time; ValueError if none."""
+    import ray
+
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus, gpus = ([machine.get(kind, 0.0) for machine in machines] for kind in ("CPU", "GPU"))
+    count = sum(
+        int(min(cpu // threads, gpu / gpus_per_run if gpus_per_run else cpu))
+        for cpu, gpu in zip(cpus, gpus, strict=True)
+    )
+    if count < 1:
+        raise ValueError(
+            f"no machine of the Ray cluster has room for a run (CPUs: {_list(cpus)}; GPUs: {_list(gpus)}), expected "
+            f"{threads} CPUs and {gpus_per_run:g} GPUs on one; add machines, or ask for less with OMP_NUM_THREADS and "
+            "--gpus-per-run"
+        )
+    return count
+
+
+def _list(numbers: list[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers) or "none"
+
+
+def run_all(waiting: Sequence[Placed], threads: int, gpus_per_run: float, look: Look) -> None:
+    """Make all runs, as many at a time as the cluster has room for; one that fails does not stop the others.
+
+    Args:
+        waiting: the runs, in their order.
+        threads: of each run, and CPUs that it takes.
+        gpus_per_run: the share of a GPU that each run takes.
+        look: called a few times a second.
+    """
+    import ray
+
+    task = ray.remote(num_cpus=threads, num_gpus=gpus_per_run, max_retries=RETRIES)(make_run)
+    jobs: dict[Any, Job] = {}
+    try:
+        for placed in waiting:
+            run_process.remove_progress(placed.folder)
+            arguments = (str(placed.folder), str(placed.run), placed.run.arguments, threads)
+            jobs[task.remote(*arguments)] = Job(placed)
+        started: set[Any] = set()
+        while jobs:
+            done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=SECONDS_BETWEEN_LOOKS)
+            ended = [_end(each, jobs.pop(each)) for each in done]
+            for each in jobs.keys() - started:
+                if jobs[each].progress() is not None:
+                    started.add(each)
+                    jobs[each].started = time.monotonic()
+            look([job for each, job in jobs.items() if each in started], ended)
+    finally:
+        _cancel(list(jobs))
+
+
+def _end(task: Any, job: Job) -> Ended:
+    import ray
+
+    try:
+        code = ray.get(task)
+    except ray.exceptions.RayError as error:
+        reason = " ".join(str(error).split())
+        return Ended(job.placed, job.seconds, f"was lost {RETRIES + 1} times, expected a worker that lives: {reason}")
+    if code == 0 and not _has_result(job.placed):
+        folder = job.placed.folder
+        problem = f"was finished, but its result is not in {folder}, expected a folder that all machines share"
+        return Ended(job.placed, job.seconds, f"{problem}; give one with --results")
+    return judge(job, code)
+
+
+def _has_result(placed: Placed) -> bool:
+    """A file that another machine wrote may take some seconds to appear on a network's file system."""
+    deadline = time.monotonic() + run_process.SECONDS_TO_STOP
+    while time.monotonic() < deadline:
+        try:
+            if read_result(placed.folder) is not None:
+                return True
+        except ValueError:
+            return True  # it is there, if damaged
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    return False
+
+
+def _cancel(tasks: list[Any]) -> None:
+    """End the tasks with their processes, and wait until these are gone; what does not end is ended by force."""
+    import ray
+
+    for force in (False, True):
+        for task in tasks:
+            ray.cancel(task, force=force)
+        _, tasks = ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_CANCEL) if tasks else ([], [])

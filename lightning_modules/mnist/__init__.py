@@ -1,0 +1,1 @@
+"""Binarised MNIST, from its archives to batches."""

@@ -1,0 +1,1 @@
+"""One run: its folder, checkpoints, tables and callbacks."""

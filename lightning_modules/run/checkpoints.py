@@ -1,0 +1,209 @@
+"""Checkpoints that survive: written atomically, carrying their own digest, loaded without running code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
+from torch import Tensor
+
+from lightning_modules.console import say
+from lightning_modules.run.checkpoint_content import check_parts
+from lightning_modules.run.ranks import is_first
+
+BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
+
+
+class DamagedCheckpointError(ValueError):
+    """A file that is not a whole checkpoint of ours."""
+
+
+class SafeCheckpointIO(TorchCheckpointIO):
+    """Writes to a temporary name, syncs and renames; refuses what is damaged or carries code."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        """Write the checkpoint with its digest; the name appears only when the file is whole."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with temporary.open("wb") as file:
+                torch.save({**checkpoint, "digest": digest(checkpoint)}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except (OSError, RuntimeError) as error:  # torch's writer turns the system's errors into its own
+            cause = error.__context__ if isinstance(error.__context__, OSError) else error
+            raise OSError(
+                f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected room for it; free some "
+                "disk space and give the same command again, which continues from the last checkpoint"
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Callable[..., Any] | None = None, weights_only: bool | None = True
+    ) -> dict[str, Any]:
+        """The checkpoint, on the CPU; always loaded with weights_only, whatever the caller asks."""
+        return load_run_checkpoint(Path(path))
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; raise DamagedCheckpointError, with a sentence, unless it is whole and free of code."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {path}, expected a file; give the path of a best.ckpt")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise DamagedCheckpointError(
+            f"{path} holds something other than tensors and plain values, or is damaged; expected a checkpoint that "
+            "loads without running code, so it was not loaded; use one written by this program"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, LookupError, AttributeError, TypeError, struct.error) as error:
+        raise DamagedCheckpointError(_damaged(path, "the file cannot be read")) from error
+    if not isinstance(checkpoint, dict) or "digest" not in checkpoint:
+        raise DamagedCheckpointError(_damaged(path, "it carries no digest"))
+    if checkpoint.pop("digest") != digest(checkpoint):
+        raise DamagedCheckpointError(_damaged(path, "its content does not fit its digest"))
+    return checkpoint
+
+
+def load_run_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint that has all parts of a run's; ValueError, with a sentence, if not."""
+    checkpoint = load_checkpoint(path)
+    check_parts(checkpoint, path)
+    return checkpoint
+
+
+def _damaged(path: Path, why: str) -> str:
+    return f"{path} is damaged ({why}), expected a whole checkpoint; use {PREVIOUS} or {BEST} beside it"
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a nest of dicts, lists, tensors and plain values."""
+    sha = hashlib.sha256()
+    for part in _bytes_of(value):
+        sha.update(part)
+    return sha.hexdigest()
+
+
+def _bytes_of(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Tensor):
+        yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
+        yield value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    elif isinstance(value, dict):
+        yield f"dict {len(value)}".encode()
+        for key, inner in value.items():
+            yield repr(key).encode()
+            yield from _bytes_of(inner)
+    elif isinstance(value, (list, tuple)):
+        yield f"list {len(value)}".encode()
+        for inner in value:
+            yield from _bytes_of(inner)
+    else:
+        yield f"{type(value).__name__} {value!r}".encode()
+
+
+def newest_whole(folder: Path) -> Path | None:
+    """The newest checkpoint of a run that can be continued; damaged ones are reported and passed over.
+
+    None, so that the run starts anew and finds it again, if the best model is lost that a checkpoint remembers.
+    """
+    best = _whole(folder / BEST)
+    for name in (LAST, PREVIOUS):
+        checkpoint = _whole(folder / name)
+        if checkpoint is None:
+            continue
+        best_step = checkpoint.get("callbacks", {}).get(RunCheckpoint.__name__, {}).get("best_step", 0)
+        if best is None and best_step and best_step == checkpoint["global_step"]:  # it is the best model itself
+            if is_first():
+                SafeCheckpointIO().save_checkpoint(checkpoint, folder / BEST)
+        elif best is None and best_step:
+            say(
+                f"there is no whole {folder / BEST}, expected the best model so far, of step {best_step}; "
+                "it is trained again"
+            )
+            continue
+        return folder / name
+    return None
+
+
+def _whole(path: Path) -> dict[str, Any] | None:
+    """A checkpoint; none, with a word about it, if it is damaged."""
+    try:
+        return load_checkpoint(path) if path.is_file() else None
+    except DamagedCheckpointError as error:
+        say(f"{error}; it is passed over")
+        return None
+
+
+class RunCheckpoint(pl.Callback):
+    """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo; written after every validation.
+
+    After, so that a run continued from last.ckpt has neither to repeat a validation nor misses one.
+
+    Args:
+        enabled: a trial run of a few batches keeps nothing.
+    """
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self.best_elbo = float("-inf")
+        self.best_step = 0
+        self.saved_step = -1
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a continued run must know."""
+        return {"best_elbo": self.best_elbo, "best_step": self.best_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.best_elbo, self.best_step = state_dict["best_elbo"], state_dict["best_step"]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save, best first: a kill between the two files repeats the steps since the last one and the best again."""
+        if trainer.state.fn != "fit" or trainer.sanity_checking or not self.enabled:
+            return
+        self._check_weights(trainer, pl_module)
+        elbo = float(trainer.callback_metrics["val/elbo"])
+        if elbo > self.best_elbo:
+            self.best_elbo, self.best_step = elbo, trainer.global_step
+            trainer.save_checkpoint(self.folder(trainer) / BEST)
+        self._save_last(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the end of a run that stopped between two validations."""
+        if not self.enabled or self.saved_step == trainer.global_step:
+            return
+        self._check_weights(trainer, pl_module)
+        self._save_last(trainer)
+
+    @staticmethod
+    def folder(trainer: pl.Trainer) -> Path:
+        """Where the run lives."""
+        return Path(trainer.default_root_dir)
+
+    def _save_last(self, trainer: pl.Trainer) -> None:
+        last = self.folder(trainer) / LAST
+        if trainer.is_global_zero and last.is_file():
+            last.replace(last.with_name(PREVIOUS))
+        trainer.save_checkpoint(last)
+        self.saved_step = trainer.global_step
+
+    @staticmethod
+    def _check_weights(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A checkpoint of broken weights would replace the last good one."""
+        bad = [name for name, value in pl_module.named_parameters() if not bool(torch.isfinite(value).all())]
+        if bad:
+            raise FloatingPointError(
+                f"after step {trainer.global_step} these parameters are not finite: {', '.join(bad)}; expected finite "
+                f"numbers; the last good checkpoint is kept, continue from it with a lower learning rate"
+            )

@@ -1,0 +1,94 @@
+"""metrics.csv: every logged number of a run with its step and the training time until then."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.loggers.logger import Logger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from lightning_modules.console import say
+from lightning_modules.run.folder import write_atomically
+from releg.report.figure1_data import METRICS as COLUMNS
+
+METRICS = "metrics.csv"
+
+
+class MetricsCSV(Logger):
+    """A Lightning logger with one row per number: step, seconds of training, metric, value.
+
+    Args:
+        folder: the run's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / METRICS
+        self.seconds = 0.0  # kept up to date by TrainingClock
+        self._continued_at: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the logger."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """Of the run; its folder says it."""
+        return ""
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """The run's config.yaml has them."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Append one row per number, in place of one that was logged just before the run was interrupted."""
+        numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
+        if step is not None and step == self._continued_at:
+            self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers)
+        rows = [(step, f"{self.seconds:.3f}", name, value) for name, value in numbers.items()]
+        with self.path.open("a", newline="") as file:
+            writer = csv.writer(file)
+            if file.tell() == 0:
+                writer.writerow(COLUMNS)
+            writer.writerows(rows)
+
+    @rank_zero_only
+    def rewind(self, step: int) -> None:
+        """Forget what was logged after `step`: a run continued from there logs it again."""
+        self._continued_at = step
+        self._keep(lambda row: int(row["step"]) <= step)
+
+    def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
+        if self.path.exists():
+            kept = [row for row in read_metrics(self.path) if wanted(row)]
+            lines = [",".join(COLUMNS), *(",".join(row[column] for column in COLUMNS) for row in kept)]
+            write_atomically(self.path, "\n".join(lines) + "\n")
+
+
+def read_metrics(path: Path) -> list[dict[str, str]]:
+    """All whole rows of a metrics.csv; damaged ones (a kill in mid-line, a bad disk) are left out and counted."""
+    good: list[dict[str, str]] = []
+    bad = 0
+    for line in path.read_bytes().decode(errors="replace").splitlines():
+        cells = line.split(",")
+        if tuple(cells) == COLUMNS:
+            continue
+        if len(cells) == len(COLUMNS) and cells[0].isdecimal() and _is_number(cells[1]) and _is_number(cells[3]):
+            good.append(dict(zip(COLUMNS, cells, strict=True)))
+        else:
+            bad += 1
+    if bad:
+        say(f"{path} has {bad} damaged lines, expected whole rows; they are left out")
+    return good
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,108 @@
+"""How far a run is: a bar over all steps on a terminal, a plain line now and then elsewhere. And its clock."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+from tqdm import tqdm
+
+from lightning_modules.console import say
+from lightning_modules.run.metrics_csv import MetricsCSV
+from lightning_modules.sbn_module import SBNModule
+
+SECONDS_BETWEEN_LINES = 15.0
+
+
+class TrainingClock(pl.Callback):
+    """Seconds spent in training steps, over all interruptions; validation and measurements do not count."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._started = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The time so far."""
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.seconds = state_dict["seconds"]
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """A continued run logs again what an interruption cut off from its checkpoint, also if no step is left."""
+        if trainer.state.fn == "fit":
+            self._rewind(trainer, checkpoint["global_step"])
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A run that starts anew, its checkpoints being lost, logs all again."""
+        self._rewind(trainer, trainer.global_step)
+
+    @staticmethod
+    def _rewind(trainer: pl.Trainer, step: int) -> None:
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsCSV):
+                logger.rewind(step)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Start."""
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Stop, and tell the file of metrics."""
+        self.seconds += time.perf_counter() - self._started
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsCSV):
+                logger.seconds = self.seconds
+
+
+class StepProgress(pl.Callback):
+    """Shows step, elbo and time left."""
+
+    def __init__(self) -> None:
+        self._bar: tqdm[Any] | None = None
+        self._first = (0, 0.0)  # step and time at the start of this process
+        self._last_line = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin where the run stands."""
+        self._first = (trainer.global_step, time.monotonic())
+        self._last_line = time.monotonic()
+        if trainer.is_global_zero and sys.stderr.isatty():
+            self._bar = tqdm(total=trainer.max_steps, initial=trainer.global_step, unit="step", dynamic_ncols=True)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
+        """Move on; the elbo is read from the device only when it is shown."""
+        if self._bar is not None:
+            self._bar.update(trainer.global_step - self._bar.n)
+            if trainer.global_step % 50 == 0:
+                self._bar.set_postfix_str(self._elbos(trainer, pl_module), refresh=False)
+        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES or trainer.global_step == trainer.max_steps:
+            self._last_line = time.monotonic()
+            say(f"step {trainer.global_step} of {trainer.max_steps}, {self._elbos(trainer, pl_module)}")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """A sentence about the error starts on a line of its own."""
+        self.on_train_end(trainer, pl_module)
+
+    def _elbos(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
+        parts = []
+        if isinstance(pl_module, SBNModule) and pl_module.train_elbo is not None:
+            parts.append(f"train/elbo {float(pl_module.train_elbo):.2f}")
+        if "val/elbo" in trainer.callback_metrics:
+            parts.append(f"val/elbo {float(trainer.callback_metrics['val/elbo']):.2f}")
+        if self._bar is None:
+            done, since = trainer.global_step - self._first[0], time.monotonic() - self._first[1]
+            left = (trainer.max_steps - trainer.global_step) * since / max(1, done)
+            parts.append(f"{left / 60:.1f} min left")
+        return ", ".join(parts)

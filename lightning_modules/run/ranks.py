@@ -1,0 +1,77 @@
+"""One run in several processes (DDP): what these, its ranks, owe to each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from torch import Tensor, distributed
+
+from lightning_modules.grid import supervised
+
+AS_LONG_AS_IT_TAKES = timedelta(days=10_000)
+
+
+def is_first() -> bool:
+    """Whether this process is, or will be, the one rank that writes; known before a trainer exists."""
+    rank = getattr(rank_zero_only, "rank", 0)  # Lightning reads it from the environment of any launcher
+    return rank == 0 and os.environ.get("NODE_RANK", "0") == "0"
+
+
+def follow_launcher() -> None:
+    """A rank that was started by another one ends with it, however that ends."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        supervised.end_with(int(os.environ.get(supervised.VARIABLE) or os.getppid()))
+
+
+def share_machine(trainer: pl.Trainer) -> None:
+    """Divide the cores among the ranks of this machine: those about to be started inherit what is set here.
+
+    OMP_NUM_THREADS, where the user gave it, is meant per rank.
+    """
+    if trainer.num_devices == 1:
+        return
+    os.environ["LOCAL_WORLD_SIZE"] = str(trainer.num_devices)  # read by the CPU engine
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() // trainer.num_devices))
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        os.environ[supervised.VARIABLE] = str(os.getpid())
+
+
+def mean_over_ranks_(values: Sequence[Tensor]) -> None:
+    """Replace each tensor, in place, by its mean over the ranks; all of them travel in one message."""
+    if not values or not _are_several():
+        return
+    flat = torch.cat([value.reshape(-1) for value in values])
+    distributed.all_reduce(flat)
+    flat /= distributed.get_world_size()
+    for value, mean in zip(values, flat.split([value.numel() for value in values]), strict=True):
+        value.copy_(mean.view_as(value))
+
+
+@contextmanager
+def others_wait() -> Iterator[None]:
+    """What rank 0 does in here may take hours, after which ranks would give up waiting in a collective of training."""
+    if not _are_several():
+        yield
+        return
+    group = distributed.new_group(backend="gloo", timeout=AS_LONG_AS_IT_TAKES)
+    assert isinstance(group, distributed.ProcessGroup)  # all ranks are in it
+    yield
+    distributed.barrier(group)
+    distributed.destroy_process_group(group)
+
+
+def is_about_another_rank(error: RuntimeError) -> bool:
+    """Whether an error only says that another rank is gone."""
+    words = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe")
+    return isinstance(error, distributed.DistError) or (_are_several() and any(word in str(error) for word in words))
+
+
+def _are_several() -> bool:
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

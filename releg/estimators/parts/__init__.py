@@ -1,0 +1,1 @@
+"""What several estimators share; an estimator imports parts, never another estimator."""

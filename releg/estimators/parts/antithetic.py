@@ -1,0 +1,70 @@
+"""Pairs of opposite samples, layer by layer: what ARM and DisARM evaluate.
+
+The path's layer l is z = 1[u < mean]; its opposite is 1[1 - u < mean], with the same parents. Deeper layers are
+simulated from the opposite with noise of their own, as in section 2.3 of Yin & Zhou (2019), or with the path's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli
+from releg.estimators.base import Estimator
+from releg.estimators.parts.signals import continued_signal
+from releg.estimators.parts.simulation import Simulation
+from releg.sbn import SigmoidBeliefNet
+
+
+@dataclass(frozen=True)
+class Opposite:
+    """The opposite of one layer of the path."""
+
+    z: Tensor  # (N, H)
+    signal: Tensor  # (N,) f_l
+
+
+def draw_branches(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None) -> list[Tensor]:
+    """Noise of the path, then of each opposite's deeper layers: (N, H) each."""
+    path = model.draw_noise(x, generator)
+    branches = [model.draw_noise(x, generator)[layer + 1 :] for layer in range(len(model.layers) - 1)]
+    return [*path, *(noise for branch in branches for noise in branch)]
+
+
+@torch.no_grad()
+def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[Tensor]) -> list[Opposite]:
+    """The opposite of every layer; noise as drawn by draw_branches, or that of the path alone."""
+    path, depth = simulation.path, len(model.layers)
+    branches = iter(noise[depth:])
+    answer = []
+    for layer, (below, a) in enumerate(zip(path.parents(), path.logits, strict=True)):
+        logits = a.detach()
+        own = (path.noise[layer + 1 :]) if len(noise) == depth else [next(branches) for _ in range(depth - layer - 1)]
+        z = (1 - path.noise[layer] < torch.sigmoid(logits)).to(logits.dtype)
+        signal = continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *own], bernoulli.sample)
+        answer.append(Opposite(z, signal))
+    return answer
+
+
+class Antithetic(Estimator):
+    """An estimator that compares every layer of the path with its opposite.
+
+    Args:
+        shared_noise: simulate the layers below an opposite with the path's noise instead of noise of their own. The
+            sources have the latter; the former is also unbiased, and its variance lower.
+    """
+
+    def __init__(self, shared_noise: bool = False) -> None:
+        super().__init__()
+        self.shared_noise = shared_noise
+
+    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Noise of the path and, unless it is shared, of what is simulated below each opposite."""
+        return model.draw_noise(x, generator) if self.shared_noise else draw_branches(model, x, generator)
+
+    def evaluations(self, model: SigmoidBeliefNet) -> int:
+        """The path, and an opposite per layer."""
+        return 1 + len(model.layers)

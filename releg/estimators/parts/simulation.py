@@ -1,0 +1,69 @@
+"""One simulation of every row, and an answer made of its layers' gradients: what most estimators begin and end with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli
+from releg.estimators.base import Estimate, surrogate_of
+from releg.estimators.parts.signals import layer_signals
+from releg.sbn import Path, SigmoidBeliefNet
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """N paths through the inference net and what f has to say about them; all but path and log_p detached."""
+
+    path: Path
+    log_p: Tensor  # (N,) log p(x, z), in the graph
+    signals: list[Tensor]  # (N,) f_l per layer
+    scores: list[Tensor]  # (N, H) per layer, d log q / d logits
+
+    def mean_slopes(self) -> list[Tensor]:
+        """D mean / d logit of every unit, (N, H) per layer."""
+        return [bernoulli.variance(a.detach()) for a in self.path.logits]
+
+    def answer(self, logit_grads: list[Tensor], samples: int, auxiliary: Tensor | None = None) -> Estimate:
+        """The estimate with these gradients; rows stand image by image, `samples` each, and are averaged.
+
+        Args:
+            logit_grads: (N, H) per layer, estimates of d elbo / d logits.
+            samples: paths per image.
+            auxiliary: (N,) what trains the estimator's own parameters, if it has any.
+        """
+        logit_grads = [gradient.detach() for gradient in logit_grads]
+        return Estimate(
+            elbo=self.signals[0].view(-1, samples).mean(1),
+            surrogate=surrogate_of(self.log_p, self.path.logits, logit_grads, samples),
+            logits=self.path.logits,
+            auxiliary_loss=None if auxiliary is None else auxiliary.view(-1, samples).mean(1),
+            logit_grads=logit_grads,
+        )
+
+
+def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Simulation:
+    """Simulate one path per row; noise may go on after the model's layers, for other uses."""
+    path = model.infer(x, noise[: len(model.layers)])
+    log_p_terms = model.log_p_terms(x, path.z)
+    with torch.no_grad():
+        signals = layer_signals(log_p_terms, path.log_q_terms())
+        scores = [bernoulli.score(a, z) for a, z in zip(path.logits, path.z, strict=True)]
+    return Simulation(path, torch.stack(log_p_terms).sum(0), signals, scores)
+
+
+def squared(logit_grads: Sequence[Tensor]) -> Tensor:
+    """Sum of squares over all units of all layers, (N,): its expectation is the variance plus a constant.
+
+    So its gradient by a control variate's parameters is that of the variance (Tucker et al. 2017, section 3.2).
+    """
+    return torch.stack([gradient.square().sum(-1) for gradient in logit_grads]).sum(0)
+
+
+def check_samples(samples: int, least: int, why: str) -> None:
+    """Raise ValueError unless there are enough paths per image."""
+    if samples < least:
+        raise ValueError(f"samples is {samples}, expected at least {least}; {why}")

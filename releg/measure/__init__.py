@@ -1,0 +1,1 @@
+"""What is measured at fixed weights."""

@@ -1,0 +1,247 @@
+"""One estimator measured for a comparison: its variance and its bias, by layer and over all inference parameters.
+
+For image i let G be an estimator's answer for all weights and biases of the inference net, from S answers each:
+
+    within    E ||G - E G||^2, the trace of the covariance given the image, averaged over images
+    total     within + the same of E G over images: for an image chosen by chance
+    bias2     ||E G - E C||^2, C being common random numbers with a long average; the means' own variances are taken
+              off, so it is unbiased itself and may fall below zero
+
+and per layer the same of the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py. Standard
+errors are over images.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from releg.estimators.base import Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.measure.variance import mean_gradients
+from releg.sbn import SigmoidBeliefNet
+from releg.seeds import seed_for
+
+PATHS_AT_ONCE = 1000  # paths per call of an estimator: what bounds the memory
+
+
+class ImageMoments(NamedTuple):
+    """What the answers for one image come to."""
+
+    within_by_mean: list[float]  # per layer, averaged over units
+    means_by_mean: list[Tensor]  # (H,) per layer
+    squares_by_mean: list[float]  # per layer, E[g^2] averaged over units
+    within: float  # over all inference parameters
+    square: float  # E ||G||^2
+    mean: list[Tensor]  # E G, (H, inputs + 1) per layer: weights, then the bias; float32
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean over images and its standard error."""
+
+    value: float
+    standard_error: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Figure:
+        """From one number per image."""
+        numbers = torch.tensor(values, dtype=torch.float64)
+        return cls(float(numbers.mean()), float(numbers.std() / math.sqrt(len(values))))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An estimator's figures."""
+
+    layers: list[dict[str, Figure]]  # within, total and bias2 w.r.t. the means, shallow first
+    within: Figure
+    total: Figure
+    bias2: Figure
+    gradient2: float  # ||E C||^2, averaged over images: what bias2 is to be seen against
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers for a JSON file."""
+        named = {"within": self.within, "total": self.total, "bias2": self.bias2}
+        return {
+            "layers": [{kind: vars(figure) for kind, figure in layer.items()} for layer in self.layers],
+            **{name: vars(figure) for name, figure in named.items()},
+            "gradient2": self.gradient2,
+        }
+
+
+Progress = Callable[[int], None]
+
+
+def reference_moments(
+    model: SigmoidBeliefNet, images: Tensor, samples: int, seed: int, progress: Progress | None = None
+) -> list[ImageMoments]:
+    """The long average of common random numbers, image by image, with noise that no measurement shares."""
+    return list(_each_image(CommonRandomNumbers(), model, images, samples, (seed, "reference"), progress))
+
+
+def compare(
+    estimator: Estimator,
+    model: SigmoidBeliefNet,
+    images: Tensor,
+    samples: int,
+    reference: list[ImageMoments],
+    reference_samples: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Measure one estimator; model, estimator and torch's global random state stay as they are.
+
+    Args:
+        estimator: attached to the model, what it owns trained.
+        model: the weights at which to measure.
+        images: (I, data_size) of 0 and 1, any dtype.
+        samples: answers per image.
+        reference: of the same images, see reference_moments.
+        reference_samples: how many answers the reference has per image.
+        seed: of the noise.
+        progress: called with the number of images done since the last call.
+    """
+    found = list(_each_image(estimator, model, images, samples, (seed, "compare"), progress))
+    counts = (samples, reference_samples)
+    return Comparison(
+        layers=[
+            _layer_figures(found, layer, samples) | {"bias2": _layer_bias(found, reference, layer, counts)}
+            for layer in range(len(model.layers))
+        ],
+        within=Figure.of([image.within for image in found]),
+        total=_total(found, samples),
+        bias2=Figure.of(
+            [
+                _distance(mine.mean, theirs.mean) - mine.within / samples - theirs.within / reference_samples
+                for mine, theirs in zip(found, reference, strict=True)
+            ]
+        ),
+        gradient2=Figure.of([_square(image.mean) - image.within / reference_samples for image in reference]).value,
+    )
+
+
+def _each_image(
+    estimator: Estimator,
+    model: SigmoidBeliefNet,
+    images: Tensor,
+    samples: int,
+    position: tuple[int, str],
+    progress: Progress | None,
+) -> Iterator[ImageMoments]:
+    model, estimator = copy.deepcopy(model).eval(), copy.deepcopy(estimator).eval()
+    for number, image in enumerate(images):
+        generator = torch.Generator(model.mean.device).manual_seed(seed_for(*position, number))
+        yield _moments(estimator, model, image.to(model.mean), samples, generator)
+        if progress is not None:
+            progress(1)
+
+
+def _moments(
+    estimator: Estimator, model: SigmoidBeliefNet, image: Tensor, samples: int, generator: torch.Generator
+) -> ImageMoments:
+    parts = []
+    at_once = max(1, PATHS_AT_ONCE // estimator.samples)
+    for start in range(0, samples, at_once):
+        x = image.expand(min(at_once, samples - start), -1)
+        parts.append(_answers(estimator, model, x, estimator.draw_noise(model, x, generator)))
+    by_mean = [torch.cat(layer) for layer in zip(*(part.by_mean for part in parts), strict=True)]  # (S, H)
+    square = sum(float(part.squares.sum()) for part in parts) / samples
+    mean = [torch.stack(layer).sum(0) / samples for layer in zip(*(part.sums for part in parts), strict=True)]
+    return ImageMoments(
+        within_by_mean=[float(g.var(0).mean()) for g in by_mean],
+        means_by_mean=[g.mean(0) for g in by_mean],
+        squares_by_mean=[float(g.square().mean()) for g in by_mean],
+        within=samples / (samples - 1) * (square - _square(mean)),
+        square=square,
+        mean=[layer.float() for layer in mean],
+    )
+
+
+class _Answers(NamedTuple):
+    by_mean: list[Tensor]  # (S, H) per layer
+    squares: Tensor  # (S,) ||G||^2
+    sums: list[Tensor]  # (H, inputs + 1) per layer, the sum of G over the answers
+
+
+def _answers(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> _Answers:
+    """S answers for one image; each is the mean over the estimator's K paths."""
+    with _recorded_inputs(model) as seen:
+        found = mean_gradients(estimator, model, x, noise)
+    paths = estimator.samples
+    by_mean, sums, squares = [], [], torch.zeros(len(x), dtype=torch.float64)
+    for gradient, variance, logits in zip(found.by_mean, found.variances, found.logits, strict=True):
+        by_mean.append(gradient.unflatten(0, (-1, paths)).mean(1))
+        by_logit = gradient * variance  # (N, H)
+        below = seen[logits.data_ptr()].double()
+        below = torch.cat([below, below.new_ones(len(below), 1)], dim=1)  # the bias's input is 1
+        sums.append(by_logit.T @ below / paths)
+        grams = [values.unflatten(0, (-1, paths)) for values in (by_logit, below)]
+        products = [gram @ gram.mT for gram in grams]  # (S, K, K)
+        squares += (products[0] * products[1]).sum((1, 2)) / paths**2
+    return _Answers(by_mean, squares, sums)
+
+
+@contextmanager
+def _recorded_inputs(model: SigmoidBeliefNet) -> Iterator[dict[int, Tensor]]:
+    """What the layers of the inference net are given, by where their outputs lie."""
+    seen: dict[int, Tensor] = {}
+    outputs: list[Tensor] = []  # kept, so that no two of them lie in the same place
+
+    def record(net: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        seen[output.data_ptr()] = inputs[0].detach()
+        outputs.append(output)
+
+    handles = [net.register_forward_hook(record) for net in model.inference]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _layer_figures(found: list[ImageMoments], layer: int, samples: int) -> dict[str, Figure]:
+    within = Figure.of([image.within_by_mean[layer] for image in found])
+    means = torch.stack([image.means_by_mean[layer] for image in found])
+    between = float(means.var(0).mean()) - within.value / samples
+    error = Figure.of([image.squares_by_mean[layer] for image in found]).standard_error
+    return {"within": within, "total": Figure(within.value + between, error)}
+
+
+def _layer_bias(
+    found: list[ImageMoments], reference: list[ImageMoments], layer: int, samples: tuple[int, int]
+) -> Figure:
+    """Averaged over units, as the variances are; `samples` of the two."""
+    return Figure.of(
+        [
+            float((mine.means_by_mean[layer] - theirs.means_by_mean[layer]).double().square().mean())
+            - mine.within_by_mean[layer] / samples[0]
+            - theirs.within_by_mean[layer] / samples[1]
+            for mine, theirs in zip(found, reference, strict=True)
+        ]
+    )
+
+
+def _total(found: list[ImageMoments], samples: int) -> Figure:
+    """The standard error is that of E ||G||^2, beside which that of ||E G||^2 is small."""
+    count = len(found)
+    within = Figure.of([image.within for image in found]).value
+    middle = [torch.stack(layer).double().mean(0) for layer in zip(*(image.mean for image in found), strict=True)]
+    squares = Figure.of([_square(image.mean) for image in found]).value
+    between = count / (count - 1) * (squares - _square(middle)) - within / samples
+    return Figure(within + between, Figure.of([image.square for image in found]).standard_error)
+
+
+def _square(gradient: Sequence[Tensor]) -> float:
+    return sum(float(layer.double().square().sum()) for layer in gradient)
+
+
+def _distance(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
+    return sum(float((a.double() - b.double()).square().sum()) for a, b in zip(left, right, strict=True))

@@ -1,0 +1,290 @@
+"""Variance of the gradient w.r.t. the mean of every Bernoulli unit: the right panel of the paper's Figure 1.
+
+For image i and unit u let G be an estimator's answer, m its mean and v its variance over the noise. Per layer:
+
+    within    v, averaged over images and units: what an estimator can be blamed for
+    between   variance of m over the images, averaged over units: Var_i(sample mean) - v / S, as each sample mean
+              of S answers has a variance v / S of its own. Unbiased, so it may fall below zero where within is large
+    total     within + between: the variance of the answer for an image chosen by chance
+
+Likelihood ratio only, with d = f1 - f0 from common random numbers (DESIGN: the proof of Theorem 1 as a measurement):
+
+    exact_within     Var(d) + E[(T - b)^2 / (mean (1 - mean))], T = f1 (1 - mean) + f0 mean: the unit's own noise is
+                     integrated out, so rare flips of saturated units count without having to occur
+    optimal_within   the same with the best constant, per unit and image, added to the estimator's baseline b: without
+                     baselines the optimal constant baseline. The constant is the best for the sample at hand,
+                     E[(T - b) / (mean (1 - mean))] / E[1 / (mean (1 - mean))], so this is low by about 1 / S
+
+Standard errors are over images: jackknife, leaving out one of at most GROUPS groups of images at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli
+from releg.estimators.base import Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.measure.moments import Number, RunningMoments
+from releg.sbn import SigmoidBeliefNet
+from releg.seeds import seed_for
+
+PATHS_AT_ONCE = 2000  # paths per call of an estimator: what bounds the memory
+ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
+GROUPS = 100
+SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
+
+
+@dataclass(frozen=True)
+class GradientVariances:
+    """What was measured for one estimator: for each layer, shallow first, a number by kind (within, between, ...)."""
+
+    num_images: int
+    samples_per_image: int
+    layers: list[dict[str, Number]]
+
+
+class PathGradients(NamedTuple):
+    """What an estimator answers along each path, (N, H) per layer, one row per path."""
+
+    by_mean: list[Tensor]  # estimates of d elbo / d mean, float64
+    logits: list[Tensor]  # at which they were made
+    variances: list[Tensor]  # mean (1 - mean), float64
+
+
+def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
+    """Gradient of -surrogate w.r.t. each path's logits, times the paths per image, over mean (1 - mean).
+
+    Where a unit is so saturated that mean (1 - mean) leaves the model's number type (float32: |logit| > 87), all is
+    computed once more in float64. Beyond its range too (|logit| > 708) a gradient is not resolved and counts as zero.
+    """
+    answer = estimator(model, x, noise)
+    logits = [a.detach() for a in answer.logits]
+    extreme = max(a.abs().max().item() for a in logits)
+    if extreme > _largest_resolved(logits[0].dtype) and logits[0].dtype != torch.float64:
+        wide_estimator, wide_model = copy.deepcopy(estimator).double(), copy.deepcopy(model).double()
+        return mean_gradients(wide_estimator, wide_model, x.double(), [u.double() for u in noise])
+    gradients: Sequence[Tensor]
+    if answer.logit_grads is not None:
+        gradients = answer.logit_grads
+    else:
+        by_logits = torch.autograd.grad(-answer.surrogate.sum(), answer.logits, materialize_grads=True)
+        gradients = [g * estimator.samples for g in by_logits]  # the surrogate is the mean over an image's paths
+    limit = _largest_resolved(torch.float64)
+    variances = [bernoulli.variance(a.double().clamp_(-limit, limit)) for a in logits]
+    by_mean = [g.double() / v for g, v in zip(gradients, variances, strict=True)]
+    return PathGradients(by_mean, logits, variances)
+
+
+def _largest_resolved(dtype: torch.dtype) -> float:
+    return -math.log(torch.finfo(dtype).tiny)
+
+
+def measure(
+    estimators: Mapping[str, Estimator],
+    model: SigmoidBeliefNet,
+    images: Tensor,
+    samples_per_image: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, GradientVariances]:
+    """Gradient variances of all estimators, at the same weights, images and noise.
+
+    Works on copies in evaluation mode and with generators of its own: model, estimators, and torch's global random
+    state stay as they are. A sample is one answer of the estimator, whatever number of paths it simulates for it.
+
+    Args:
+        estimators: by name, attached to the model, their baselines trained.
+        model: the weights at which to measure.
+        images: (I, data_size) of 0 and 1, any dtype.
+        samples_per_image: answers per image.
+        seed: of the noise.
+        progress: called with the number of images done since the last call.
+    """
+    _check_amounts(len(images), samples_per_image)
+    model = copy.deepcopy(model).eval()
+    copies = {name: copy.deepcopy(estimator).eval() for name, estimator in estimators.items()}
+    reference = next((e for e in copies.values() if _answers_differences(e)), CommonRandomNumbers().eval())
+    meters = {name: _Meter(estimator, min(GROUPS, len(images))) for name, estimator in copies.items()}
+    answers = max(1, PATHS_AT_ONCE // max((e.samples for e in copies.values()), default=1))
+    with torch.enable_grad():
+        for block in _blocks(len(images), samples_per_image, answers):
+            for samples in _spans(samples_per_image, answers):
+                draw = _Draw(model, reference, images[block.start : block.stop].to(model.mean), block, samples, seed)
+                for meter in meters.values():
+                    meter.add(draw)
+            for meter in meters.values():
+                meter.finish(block)
+            if progress is not None:
+                progress(len(block))
+    return {
+        name: GradientVariances(len(images), samples_per_image, meter.numbers(samples_per_image))
+        for name, meter in meters.items()
+    }
+
+
+def _check_amounts(num_images: int, samples_per_image: int) -> None:
+    for name, value in (("num_images", num_images), ("samples_per_image", samples_per_image)):
+        if value < 2:
+            raise ValueError(f"{name} is {value}, expected at least 2, as one has no variance; the paper has 1,000")
+
+
+def _answers_differences(estimator: Estimator) -> bool:
+    """Whether an estimator's gradients by the means are f1 - f0 themselves."""
+    return isinstance(estimator, CommonRandomNumbers) and estimator.samples == 1 and not estimator.entropy
+
+
+def _spans(samples: int, answers: int) -> Iterator[range]:
+    """The samples of an image in spans that fit a call, cut between seeds."""
+    size = max(answers // ANSWERS_PER_SEED, 1) * ANSWERS_PER_SEED
+    return (range(first, min(first + size, samples)) for first in range(0, samples, size))
+
+
+def _blocks(num_images: int, samples: int, answers: int) -> Iterator[range]:
+    """Images that fit a call together."""
+    size = max(1, answers // samples)
+    return (range(first, min(first + size, num_images)) for first in range(0, num_images, size))
+
+
+@dataclass
+class _Draw:
+    """The noise of a span of samples of a block of images, and f1 - f0 under it."""
+
+    model: SigmoidBeliefNet
+    reference: Estimator
+    images: Tensor  # (B, data_size)
+    block: range
+    samples: range
+    seed: int
+    drawn: dict[tuple[object, int], list[Tensor]] = field(default_factory=dict)  # by who draws, and paths per answer
+    differences: dict[int, PathGradients] = field(default_factory=dict)  # by paths per answer
+
+    def rows(self) -> Tensor:
+        """One row per answer, image by image."""
+        return self.images.repeat_interleave(len(self.samples), dim=0)
+
+    def noise(self, estimator: Estimator) -> list[Tensor]:
+        """What the estimator consumes for these rows, (N, H) per layer; the same for all that draw alike."""
+        key = (type(estimator).draw_noise, estimator.samples)
+        if key not in self.drawn:
+            self.drawn[key] = self._draw(estimator)
+        return self.drawn[key]
+
+    def _draw(self, estimator: Estimator) -> list[Tensor]:
+        parts = []
+        for image, x in zip(self.block, self.images, strict=True):
+            for first in range(self.samples.start, self.samples.stop, ANSWERS_PER_SEED):
+                seed = seed_for(self.seed, "variance", image, first)
+                generator = torch.Generator(x.device).manual_seed(seed)
+                rows = x.expand(min(ANSWERS_PER_SEED, self.samples.stop - first), -1)
+                parts.append(estimator.draw_noise(self.model, rows, generator))
+        return [torch.cat(layer) for layer in zip(*parts, strict=True)]
+
+    def gradients(self, estimator: Estimator, noise: list[Tensor]) -> PathGradients:
+        """An estimator's answers."""
+        if estimator is self.reference:
+            return self.flips(1, noise)
+        return mean_gradients(estimator, self.model, self.rows(), noise)
+
+    def flips(self, paths: int, noise: list[Tensor]) -> PathGradients:
+        """f1 - f0 of every unit along the paths; computed once for all estimators that see the same noise."""
+        if paths not in self.differences:
+            rows = self.rows().repeat_interleave(paths, dim=0)
+            self.differences[paths] = mean_gradients(self.reference, self.model, rows, noise)
+        return self.differences[paths]
+
+
+class _Meter:
+    """Gathers one estimator's answers: first over the samples of the images at hand, then over images."""
+
+    def __init__(self, estimator: Estimator, groups: int) -> None:
+        self.estimator = estimator
+        self.exact = isinstance(estimator, LikelihoodRatio) and not estimator.variance_normalization
+        self.at_hand: dict[tuple[str, int], RunningMoments] = {}  # by what and layer; (B, H)
+        self.over_images: list[dict[int, RunningMoments]] = [{} for _ in range(groups)]  # by layer; (H + numbers,)
+
+    def add(self, draw: _Draw) -> None:
+        """Take in the answers to one draw."""
+        noise = draw.noise(self.estimator)
+        answers = draw.gradients(self.estimator, noise)
+        images, paths = len(draw.block), self.estimator.samples
+        for layer, gradient in enumerate(answers.by_mean):
+            mean = gradient if paths == 1 else gradient.unflatten(0, (-1, paths)).mean(1)
+            self._merge("answers", layer, RunningMoments.of(mean.unflatten(0, (images, -1)), 1))
+            if self.exact:
+                difference = draw.flips(paths, noise).by_mean[layer]
+                self._merge("differences", layer, RunningMoments.of(difference.unflatten(0, (images, -1)), 1))
+                target, weight = centred_targets(answers, layer, difference, noise[layer])
+                moments = RunningMoments.of(
+                    target.unflatten(0, (images, -1)), 1, weights=weight.unflatten(0, (images, -1))
+                )
+                self._merge("targets", layer, moments)
+
+    def _merge(self, what: str, layer: int, moments: RunningMoments) -> None:
+        self.at_hand[what, layer] = moments.merged(self.at_hand.get((what, layer)))
+
+    def finish(self, block: range) -> None:
+        """All samples of these images are in: take the images in."""
+        for layer in range(sum(what == "answers" for what, _ in self.at_hand)):
+            rows = self._of_each_image(layer)
+            for image, row in zip(block, rows, strict=True):
+                group = self.over_images[image % len(self.over_images)]
+                group[layer] = RunningMoments.of(row[None], 0).merged(group.get(layer))
+        self.at_hand = {}
+
+    def _of_each_image(self, layer: int) -> Tensor:
+        """Mean answer of each unit, then the layer's variances: (B, H + 1), or (B, H + 3) with the exact ones."""
+        answers = self.at_hand["answers", layer]
+        variances = [answers.variance()]
+        if self.exact:
+            differences, targets = self.at_hand["differences", layer], self.at_hand["targets", layer]
+            least = targets.m2 / differences.weight  # of E[(T - b)^2 / (mean (1 - mean))], over b
+            excess = least + targets.weight * targets.mean.square() / differences.weight
+            # independent paths: the variance of their mean is that of one over their number
+            variances += [(differences.variance() + e) / self.estimator.samples for e in (excess, least)]
+        return torch.cat([answers.mean, *(v.mean(-1, keepdim=True) for v in variances)], dim=-1)
+
+    def numbers(self, samples: int) -> list[dict[str, Number]]:
+        """The layers' numbers, once all images are in."""
+        return [self._numbers(layer, samples) for layer in self.over_images[0]]
+
+    def _numbers(self, layer: int, samples: int) -> dict[str, Number]:
+        groups = RunningMoments.stacked([group[layer] for group in self.over_images])
+        count = range(len(self.over_images))
+        rests = [groups[[other for other in count if other != left]] for left in count]
+        left_out = [self._summary(rest.pooled(0), samples) for rest in rests]
+        return {
+            kind: Number(value, torch.tensor([numbers[kind] for numbers in left_out], dtype=torch.float64))
+            for kind, value in self._summary(groups.pooled(0), samples).items()
+        }
+
+    def _summary(self, images: RunningMoments, samples: int) -> dict[str, float]:
+        kinds = ["within", *(["exact_within", "optimal_within"] if self.exact else [])]
+        units = len(images.mean) - len(kinds)
+        numbers = dict(zip(kinds, images.mean[units:].tolist(), strict=True))
+        between = images.variance()[:units].mean().item() - numbers["within"] / samples
+        return {
+            "within": numbers.pop("within"),
+            "between": between,
+            "total": images.mean[units].item() + between,
+            **numbers,
+        }
+
+
+def centred_targets(answers: PathGradients, layer: int, difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """T - b and 1 / (mean (1 - mean)) of every path and unit, from the answers G = (f - b) d log q / d mean.
+
+    With P the probability of the sampled z, f_z - b = ±P G, so T - b = ±P (G - d), + where z = 1.
+    """
+    logits = answers.logits[layer]
+    sign = 2 * bernoulli.sample(logits, noise.to(logits)).double() - 1
+    target = sign * torch.sigmoid(sign * logits) * (answers.by_mean[layer] - difference)
+    return target, 1 / answers.variances[layer].clamp(min=SMALLEST_VARIANCE)

@@ -1,0 +1,255 @@
+"""What the world does to a run: killed, damaged, out of space, doubled, moved. The numbers stay the same.
+
+A short schedule by default; `--faults=full` is the long one. The counts are printed at the end.
+"""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_modules import cli
+from lightning_modules.mnist.files import REPOSITORY_DATA
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
+from tests.lightning_modules.run_states import assert_identical, curve, final_state, result, wait_for_new_checkpoint
+from tests.processes import children_of
+from tests.reproduce_script import CRN, Script, finish, wait_for, without_times
+from tests.reproduce_script import curve as figure
+from tests.tally import Tally
+
+pytestmark = pytest.mark.long
+
+LONGER = ["--trainer.max_steps", "200", "--trainer.val_check_interval", "10", "--model.val_samples", "1"]
+
+
+def check(tally: Tally, folder: Path, reference: Path, metrics: bool = True) -> None:
+    """Count what is not as in the undisturbed run, then fail for it."""
+    if not (folder / "result.json").is_file():
+        tally.lost += 1
+        pytest.fail(f"{folder} was lost")
+    try:
+        assert_identical(final_state(reference), final_state(folder))
+        assert result(folder) == result(reference)
+        assert not metrics or curve(folder) == curve(reference)
+    except AssertionError:
+        tally.differences += 1
+        raise
+
+
+def fit(results: Path, *arguments: str) -> list[str]:
+    chosen = ["--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(results)]
+    return ["fit", *TINY, *LONGER, *chosen, *arguments]
+
+
+def folder_of(results: Path) -> Path:
+    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+
+
+def start(results: Path) -> "subprocess.Popen[bytes]":
+    command = releg_command(*fit(results))
+    return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing happened to."""
+    results = tmp_path_factory.mktemp("reference")
+    assert releg(*fit(results)).returncode == 0
+    return folder_of(results)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory, tally: Tally) -> Path:
+    """Results of the same run, killed between two checkpoints after the third."""
+    results = tmp_path_factory.mktemp("interrupted")
+    process = start(results)
+    for _ in range(3):
+        wait_for_new_checkpoint(folder_of(results), process)
+    process.kill()
+    tally.faults += process.wait() == -signal.SIGKILL
+    assert (folder_of(results) / "previous.ckpt").is_file()
+    assert not (folder_of(results) / "result.json").exists()
+    return results
+
+
+@pytest.fixture
+def copy(interrupted: Path, tmp_path: Path) -> Path:
+    """A results folder copied to another place, to be continued there."""
+    return Path(shutil.copytree(interrupted, tmp_path / "elsewhere"))
+
+
+def test_the_trainer_killed_at_random_moments(reference: Path, tmp_path: Path, tally: Tally, is_full: bool) -> None:
+    moments = random.Random(8)
+    kills, attempt = 0, 0
+    while kills < (18 if is_full else 4):
+        results = tmp_path / str(attempt)
+        process = start(results)
+        if moments.random() < 0.3:
+            time.sleep(moments.uniform(0.0, 3.0))  # also while it starts
+        else:
+            wait_for_new_checkpoint(folder_of(results), process)
+            time.sleep(moments.uniform(0.0, 0.2))
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+        if process.returncode == 0:
+            check(tally, folder_of(results), reference)
+            attempt += 1
+    tally.faults += kills
+    assert releg(*fit(results)).returncode == 0
+    check(tally, folder_of(results), reference)
+
+
+def has_trainer(process: "subprocess.Popen[str]") -> bool:
+    return any("lightning_modules.grid.supervised" in child.command for child in children_of(process.pid))
+
+
+def test_the_script_and_its_trainer_killed_at_random_moments(
+    script: Script, undisturbed: tuple[Path, str, str], tmp_path: Path, tally: Tally, is_full: bool
+) -> None:
+    moments = random.Random(9)
+    crn = Path("runs") / "32-64-128-256" / "common_random_numbers" / "seed0"
+    expected = [row for row in without_times(undisturbed[0]) if row["estimator"] == "crn"]
+    drawn = [line for line in figure(undisturbed[0]) if line.split(",")[1] in ("trained_with", "crn")]
+
+    def end(results: Path) -> None:
+        code, _, err = finish(script.tiny(results, *CRN))
+        tally.lost += code != 0
+        assert code == 0, err
+        same = without_times(results) == expected and figure(results) == drawn
+        tally.differences += not same
+        assert same
+
+    results, kills, attempts = tmp_path / "0", 0, 0
+    while kills < (14 if is_full else 2):
+        attempts += 1
+        process = script.tiny(results, *CRN)
+        wait_for(partial(has_trainer, process), process)
+        time.sleep(moments.uniform(0.0, 8.0))
+        victim = moments.choice([process.pid, *(child.pid for child in children_of(process.pid))])
+        with suppress(ProcessLookupError):  # a trainer that has just ended
+            os.kill(victim, signal.SIGKILL)
+        code, _, err = finish(process)
+        assert code in (0, 1, -signal.SIGKILL), err
+        assert code != 1 or "was ended by signal 9" in err
+        assert "Traceback" not in err
+        kills += code != 0
+        if (results / crn / "result.json").is_file():  # it was at its end: that must be right, too
+            end(results)
+            results = tmp_path / str(attempts)
+        elif attempts % 2:  # continued in another place
+            results = Path(shutil.move(results, tmp_path / f"moved{attempts}"))
+    tally.faults += kills
+    end(results)
+
+
+def truncate(path: Path, chance: random.Random) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: chance.randrange(len(whole))])
+
+
+def flip(path: Path, chance: random.Random) -> None:
+    whole = bytearray(path.read_bytes())
+    for _ in range(20):  # of single bits, most of a checkpoint's padding would be harmless
+        whole[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("names", ["last.ckpt", "last.ckpt previous.ckpt", "best.ckpt", "last.ckpt best.ckpt"])
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_damaged_checkpoints(
+    names: str, damage: Any, copy: Path, reference: Path, tally: Tally, caplog: pytest.LogCaptureFixture, is_full: bool
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    before = Path(shutil.copytree(copy, copy.with_name("before")))
+    for seed in range(4 if is_full else 1):
+        shutil.rmtree(copy)
+        shutil.copytree(before, copy)
+        for name in names.split():
+            damage(folder_of(copy) / name, random.Random(f"{name} {seed}"))
+            tally.faults += 1
+        assert cli.main(fit(copy)) == 0
+        assert f"{names.split()[0]} " in caplog.text
+        check(tally, folder_of(copy), reference)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_a_damaged_file_of_metrics(damage: Any, copy: Path, reference: Path, tally: Tally) -> None:
+    """Rows that cannot be read are lost; weights and results do not depend on them."""
+    damage(folder_of(copy) / "metrics.csv", random.Random(3))
+    tally.faults += 1
+    assert cli.main(fit(copy)) == 0
+    check(tally, folder_of(copy), reference, metrics=False)
+    last = [row for row in curve(reference) if int(row[0]) > 60]
+    assert [row for row in curve(folder_of(copy)) if int(row[0]) > 60] == last
+
+
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_a_damaged_data_file(
+    damage: Any, copy: Path, reference: Path, tally: Tally, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(REPOSITORY_DATA / "MNIST", data / "MNIST")
+    unpacked, archive = (data / "MNIST" / "raw" / f"train-images-idx3-ubyte{end}" for end in ("", ".gz"))
+    arguments = fit(copy, "--data.data_dir", str(data))
+    damage(archive, random.Random(5))
+    unpacked.unlink(missing_ok=True)
+    assert cli.main(arguments) == 2  # refused: nothing is trained on other images
+    assert f"releg: {archive} has MD5 " in capsys.readouterr().err
+    shutil.copyfile(REPOSITORY_DATA / "MNIST" / "raw" / archive.name, archive)
+    unpacked.write_bytes(b"\0" * 47_040_016)
+    damage(unpacked, random.Random(6))
+    assert cli.main(arguments) == 0  # unpacked again
+    tally.faults += 2
+    check(tally, folder_of(copy), reference)
+
+
+def test_a_disk_that_is_full_when_a_checkpoint_is_written(copy: Path, reference: Path, tally: Tally) -> None:
+    before = {path.name: path.read_bytes() for path in folder_of(copy).glob("*.ckpt")}
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # less than a checkpoint
+
+    stopped = subprocess.run(
+        releg_command(*fit(copy)), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, preexec_fn=small_disk,
+        check=False,
+    )  # fmt: skip
+    tally.faults += 1
+    assert stopped.returncode == 2
+    assert stopped.stderr.splitlines()[-1].startswith("releg: cannot write ")
+    assert "Traceback" not in stopped.stderr
+    kept = [path.read_bytes() for path in folder_of(copy).glob("*.ckpt")]
+    assert before["last.ckpt"] in kept
+    assert not list(folder_of(copy).glob("*.part"))
+    assert cli.main(fit(copy)) == 0
+    check(tally, folder_of(copy), reference)
+
+
+def test_two_processes_on_one_run(
+    copy: Path, reference: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start(copy)
+    wait_for_new_checkpoint(folder_of(copy), first)
+    first.send_signal(signal.SIGSTOP)  # so that it cannot end while the second one is tried
+    tally.faults += 1
+    assert cli.main(fit(copy)) == 2
+    first.send_signal(signal.SIGCONT)
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert complaint.startswith(f"releg: another releg fit (process {first.pid} on ")
+    assert complaint.endswith("expected none; wait for it to end, or stop it")
+    assert first.wait() == 0
+    check(tally, folder_of(copy), reference)
+
+
+def test_a_results_folder_continued_in_another_place(copy: Path, reference: Path, tally: Tally) -> None:
+    tally.faults += 1
+    assert cli.main(fit(copy)) == 0
+    check(tally, folder_of(copy), reference)

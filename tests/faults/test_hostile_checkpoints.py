@@ -1,0 +1,122 @@
+"""Checkpoints that carry code, or belong to another run, given to every command that takes one."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightning_modules import cli
+from lightning_modules.run.checkpoints import SafeCheckpointIO, load_checkpoint
+from tests.lightning_modules.commands_helper import TINY
+
+SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
+
+
+def settings(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:
+    return [*TINY, *SHORT, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results), *arguments]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    results = tmp_path_factory.mktemp("run")
+    assert cli.main(["fit", *settings(results)]) == 0
+    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.folder),)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err + shown.out
+    return shown.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", ["fit", "validate", "test", "variance", "compare"])
+def test_code_in_a_checkpoint_is_not_run_by_any_command(
+    command: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = tmp_path / "evil.ckpt"
+    torch.save({**load_checkpoint(run / "best.ckpt"), "payload": Payload(tmp_path / "pwned")}, evil)
+    (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
+    own = command in ("variance", "compare")
+    arguments = ["--ckpt", str(evil)] if own else [*settings(tmp_path), "--ckpt_path", str(evil)]
+    assert cli.main([command, *arguments]) == 2
+    assert f"{evil} holds something other than tensors and plain values" in complaint(capsys)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_code_in_the_checkpoint_of_an_interrupted_run_is_not_run(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    folder = tmp_path / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    folder.mkdir(parents=True)
+    torch.save({**load_checkpoint(run / "last.ckpt"), "payload": Payload(tmp_path / "pwned")}, folder / "last.ckpt")
+    assert cli.main(["fit", *settings(tmp_path)]) == 0
+    assert "without running code, so it was not loaded" in caplog.text
+    assert not (tmp_path / "pwned").exists()
+    assert (folder / "result.json").read_text().count("test/elbo") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "estimator", "difference"),
+    [
+        (["--model.layers", "[12,7]"], "likelihood_ratio", "architecture is 6-12, expected 7-12"),
+        ([], "common_random_numbers", "estimator is LikelihoodRatio, expected CommonRandomNumbers"),
+        (["--data.binarization", "dynamic"], "likelihood_ratio", "data is "),
+        (
+            ["--model.estimator.init_args.baselines", "[{class_path: releg.baselines.RunningAverage}]"],
+            "likelihood_ratio",
+            "estimator.baselines.0.average has shape none: it is missing, expected (2,)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "test"])
+def test_a_checkpoint_of_another_run_is_refused_naming_the_difference(
+    command: str,
+    arguments: list[str],
+    estimator: str,
+    difference: str,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = settings(tmp_path, *arguments, "--ckpt_path", str(run / "best.ckpt"), estimator=estimator)
+    assert cli.main([command, *given]) == 2
+    said = complaint(capsys)
+    assert f"releg: the checkpoint's {difference}" in said
+    assert said.endswith("use the config.yaml of the checkpoint's run")
+
+
+def test_a_config_of_another_run_beside_a_checkpoint_is_refused_naming_the_difference(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = (run / "config.yaml").read_text()
+    assert "- 12\n  - 6\n" in config
+    (tmp_path / "config.yaml").write_text(config.replace("- 12\n  - 6\n", "- 12\n  - 5\n"))
+    (tmp_path / "best.ckpt").write_bytes((run / "best.ckpt").read_bytes())
+    assert cli.main(["variance", "--ckpt", str(tmp_path / "best.ckpt")]) == 2
+    assert "the checkpoint's architecture is 6-12, expected 5-12" in complaint(capsys)
+
+
+@pytest.mark.parametrize("part", ["state_dict", "identity", "loops", "global_step", "pytorch-lightning_version"])
+@pytest.mark.parametrize("command", ["fit", "test", "variance"])
+def test_a_checkpoint_that_lacks_a_part_is_refused_naming_it(
+    command: str, part: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "poor.ckpt"
+    SafeCheckpointIO().save_checkpoint({k: v for k, v in load_checkpoint(run / "best.ckpt").items() if k != part}, path)
+    (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
+    arguments = ["--ckpt", str(path)] if command == "variance" else [*settings(tmp_path), "--ckpt_path", str(path)]
+    assert cli.main([command, *arguments]) == 2
+    assert f"{path} has no good {part}, expected the checkpoint of a run" in complaint(capsys)

@@ -1,0 +1,194 @@
+"""reproduce.sh --engine ray on a cluster of two nodes, both on this machine: the numbers of the local engine."""
+
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_modules.grid.options import parse_options
+from lightning_modules.grid.ray_cluster import places
+from tests.processes import Process, end_all, find_processes
+from tests.reproduce_script import FIGURE1, Script, curve, finish, wait_for, without_times
+from tests.tally import Tally
+
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install -e '.[ray]'"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Of two nodes; the last test that uses it takes one away."""
+    from ray.cluster_utils import Cluster
+
+    settings: dict[str, Any] = {
+        "num_cpus": 1,
+        "num_gpus": 0,
+        "include_dashboard": False,
+        "object_store_memory": 80_000_000,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = Cluster(initialize_head=True, head_node_args=settings)
+        cluster.add_node(**settings)
+        yield cluster
+        cluster.shutdown()
+
+
+def trainers(results: Path) -> list[Process]:
+    """Processes that train in the folder."""
+    return find_processes("lightning_modules.grid.supervised", str(results))
+
+
+def start(script: Script, results: Path, cluster: Any) -> "subprocess.Popen[str]":
+    return script.tiny(results, *FIGURE1, "--engine", "ray", "--ray-address", cluster.address)
+
+
+@needs_ray
+@pytest.mark.long
+def test_interrupted_it_leaves_no_orphans_and_ends_with_the_numbers_of_the_local_engine(
+    script: Script, undisturbed: tuple[Path, str, str], cluster: Any, tmp_path: Path
+) -> None:
+    process = start(script, tmp_path, cluster)
+    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) > 0, process)
+    left = [trainer.pid for trainer in trainers(tmp_path)]
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert end_all(left, patience=0) == 0
+    assert code == 130, err
+    assert err.endswith("reproduce.sh: interrupted; the same command continues from the last checkpoints\n")
+    code, out, err = finish(start(script, tmp_path, cluster))
+    assert code == 0, err
+    assert "on a Ray cluster" in err
+    assert "Traceback" not in err
+    assert without_times(tmp_path) == without_times(undisturbed[0])
+    assert curve(tmp_path) == curve(undisturbed[0])
+    assert "32-64-128-256" in out
+
+
+@needs_ray
+@pytest.mark.long
+def test_with_workers_killed_and_a_machine_lost_it_ends_with_the_same_numbers(
+    script: Script, undisturbed: tuple[Path, str, str], cluster: Any, tmp_path: Path, tally: Tally, is_full: bool
+) -> None:
+    moments = random.Random(10)
+    second = next(iter(cluster.worker_nodes))
+    raylet = second.all_processes["raylet"][0].process.pid
+    process = start(script, tmp_path, cluster)
+
+    def on_second_node() -> list[Process]:
+        workers = {worker.pid for worker in find_processes() if worker.parent == raylet}
+        return [trainer for trainer in trainers(tmp_path) if trainer.parent in workers]
+
+    def has_checkpoint(trainer: Process) -> bool:
+        estimator = "likelihood_ratio" if "likelihood_ratio.yaml" in trainer.command else "common_random_numbers"
+        return (tmp_path / "runs" / "32-64-128-256" / estimator / "seed0" / "last.ckpt").is_file()
+
+    def kill_workers(those: list[Process]) -> None:
+        for trainer in those:
+            os.kill(trainer.parent, signal.SIGKILL)  # its trainer ends with it
+            tally.faults += 1
+        assert end_all([trainer.pid for trainer in those], patience=10) == 0
+
+    for _ in range(3 if is_full else 0):  # of both runs: where one is finished, Ray may give its place to the other
+        wait_for(lambda: len(trainers(tmp_path)) == 2, process)
+        time.sleep(moments.uniform(0.0, 3.0))  # while they start, which takes longer
+        kill_workers(trainers(tmp_path))
+    wait_for(lambda: any(map(has_checkpoint, on_second_node())), process)
+    kill_workers(on_second_node())
+    wait_for(lambda: len(on_second_node()) == 1, process)  # Ray tries again there, the other node having no room
+    (trainer,) = on_second_node()
+    cluster.remove_node(second, allow_graceful=False)
+    assert end_all([trainer.pid], patience=20) == 0
+    tally.faults += 1
+    code, _, err = finish(process)
+    tally.lost += code != 0
+    assert code == 0, err
+    same = without_times(tmp_path) == without_times(undisturbed[0]) and curve(tmp_path) == curve(undisturbed[0])
+    tally.differences += not same
+    assert same
+    logs = [path.read_text() for path in tmp_path.rglob("log.txt")]
+    assert sum(log.count("--- SBN") for log in logs) >= 4, "two runs, one of them started again twice"
+
+
+@needs_ray
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "threads", "share", "runs"),
+    [
+        ([4, 4], [0, 0], 1, 0.0, 8),
+        ([4, 5], [0, 0], 2, 0.0, 4),
+        ([16, 0], [1, 2], 1, 0.25, 4),  # the GPUs of a machine without CPUs serve nobody
+        ([2, 8], [1, 1], 1, 0.25, 6),
+    ],
+)
+def test_a_run_takes_its_place_on_one_machine(
+    cpus: list[int], gpus: list[int], threads: int, share: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    nodes = [{"Alive": True, "Resources": {"CPU": c, "GPU": g}} for c, g in zip(cpus, gpus, strict=True)]
+    lost = {"Alive": False, "Resources": {"CPU": 99, "GPU": 9}}
+    monkeypatch.setattr(ray, "nodes", lambda: [*nodes, lost])
+    assert places(threads, share) == runs
+
+
+@needs_ray
+def test_a_run_that_no_machine_has_room_for_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 4.0}}] * 2)
+    with pytest.raises(ValueError, match=r"\(CPUs: 4, 4; GPUs: 0, 0\), expected 8 CPUs and 0 GPUs on one"):
+        places(8, 0.0)  # together they have eight
+
+
+@pytest.mark.long
+@needs_ray
+def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp_path: Path) -> None:
+    code, out, err = finish(script.tiny(tmp_path, *FIGURE1, "--engine", "ray", "--ray-address", "127.0.0.1:9"))
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("reproduce.sh: cannot join the Ray cluster at 127.0.0.1:9 (")
+    assert "Traceback" not in err
+
+
+def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_path: Path) -> None:
+    blocked = (
+        "import sys; sys.modules['ray'] = None\nfrom lightning_modules.grid.reproduce import main\nmain(sys.argv[1:])"
+    )
+    arguments = ["--engine", "ray", "--results", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", blocked, *arguments], env=script.environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "reproduce.sh: there is no Ray here, expected it for --engine ray; install it with pip install -e '.[ray]'; "
+        "see bash reproduce.sh --help\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--engine", "slurm"], "argument --engine: invalid choice: 'slurm' (choose from "),
+        (["--ray-address", "here:1"], "--ray-address is given, expected --engine ray with it"),
+        (["--gpus-per-run", "0.5"], "--gpus-per-run is given, expected --engine ray with it"),
+        (["--engine", "ray", "--gpus-per-run", "2"], "argument --gpus-per-run: got 2, expected a number from 0 to 1"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is given, expected --engine local with it"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse_options(arguments)
+    assert end.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"reproduce.sh: {expected}")
+    assert err.count("\n") == 1

@@ -1,0 +1,69 @@
+"""runs.json and extended_runs.json: what they say of how the runs were made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_modules.grid.manifest import EXTENDED_RUNS, RUNS, write_manifests
+from lightning_modules.grid.options import CONFIGS
+from lightning_modules.grid.plan import GridRun, Placed, place, plan, plan_extended
+from lightning_modules.run.folder import PROVENANCE, save_config
+from releg.report.extended import write_extended
+
+RESULT = {"steps": 5, "best_step": 5, "training_seconds": 60.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
+SMOKE = CONFIGS / "budget" / "smoke.yaml"
+
+
+def finish(run: GridRun, results: Path, processes: int = 1) -> Placed:
+    """As the run would leave its folder."""
+    placed = place(run, results)
+    save_config(placed.folder, placed.config)
+    (placed.folder / "result.json").write_text(json.dumps(RESULT))
+    (placed.folder / PROVENANCE).write_text(json.dumps([{"cores": 2}] * processes))
+    return place(run, results)
+
+
+@pytest.fixture(scope="module")
+def lr_and_crn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+    results = tmp_path_factory.mktemp("results")
+    return results, [finish(run, results) for run in plan(SMOKE, 1, results)[:2]]
+
+
+def read(results: Path, name: str = RUNS) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((results / name).read_text())
+    return content
+
+
+def test_the_time_of_a_command_stands_there_only_if_it_made_all_runs(lr_and_crn: tuple[Path, list[Placed]]) -> None:
+    results, finished = lr_and_crn
+    runs = [placed.run for placed in finished]
+    write_manifests(results, "first", finished, {}, runs, 100.0)
+    assert (read(results)["command"], read(results)["seconds"]) == ("first", 100.0)
+    write_manifests(results, "only looks", finished, {}, [], 3.0)
+    assert (read(results)["command"], read(results)["seconds"]) == ("first", 100.0)
+    write_manifests(results, "second", finished, {}, runs[1:], 50.0)
+    assert (read(results)["command"], read(results)["seconds"]) == ("second", None)
+
+
+def test_the_time_of_a_command_that_continued_a_run_is_not_that_of_the_run(tmp_path: Path) -> None:
+    (run, *_) = plan(SMOKE, 1, tmp_path)
+    write_manifests(tmp_path, "continues", [finish(run, tmp_path, processes=2)], {}, [run], 100.0)
+    assert read(tmp_path)["seconds"] is None
+
+
+def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[Placed]]) -> None:
+    results, finished = lr_and_crn
+    others = plan_extended(SMOKE, 1, results)
+    arm = next(finish(run, results) for run in others if run.estimator == "arm")
+    missing = {run: "not trained yet" for run in others if run.estimator == "vimco"}
+    write_manifests(results, "extended", [*finished, arm], missing, [arm.run], 100.0)
+    assert [run["estimator"] for run in read(results, EXTENDED_RUNS)["runs"]] == ["lr", "crn", "arm"]
+    assert read(results)["missing"] == {}
+    before = read(results, EXTENDED_RUNS)
+    write_manifests(results, "another grid", [], {}, [], 1.0)  # of another length, say
+    assert read(results, EXTENDED_RUNS) == before
+    text = write_extended(results)
+    assert all(f"| {name} | 100.00 |" in text for name in ("LR", "CRN", "arm"))
+    assert "vimco seed 0: not trained yet" in text

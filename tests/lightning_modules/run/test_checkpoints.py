@@ -1,0 +1,111 @@
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightning_modules.run import checkpoints
+from lightning_modules.run.checkpoints import DamagedCheckpointError, SafeCheckpointIO, load_checkpoint, newest_whole
+
+
+def content(number: int) -> dict[str, object]:
+    return {"state_dict": {"w": torch.arange(40.0) + number}, "step": number, "nested": [1, (2.5, "x"), None, True]}
+
+
+def write(path: Path, number: int = 0) -> Path:
+    SafeCheckpointIO().save_checkpoint(content(number), path)
+    return path
+
+
+def test_what_is_saved_is_loaded_and_nothing_else_is_left(tmp_path: Path) -> None:
+    loaded = load_checkpoint(write(tmp_path / "last.ckpt", 3))
+    assert torch.equal(loaded["state_dict"]["w"], torch.arange(40.0) + 3)
+    assert loaded["step"] == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_every_truncation_is_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "last.ckpt")
+    whole = path.read_bytes()
+    for size in [0, 1, 10, len(whole) // 3, len(whole) // 2, len(whole) - 100, len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(DamagedCheckpointError, match=r"last\.ckpt"):
+            load_checkpoint(path)
+
+
+def test_flipped_bits_never_change_what_is_loaded_unnoticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "last.ckpt")
+    whole = path.read_bytes()
+    noticed = 0
+    for position in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        path.write_bytes(damaged)
+        try:
+            loaded = load_checkpoint(path)
+        except DamagedCheckpointError:
+            noticed += 1
+        else:  # padding and zip headers carry no content
+            assert checkpoints.digest(loaded) == checkpoints.digest(content(0))
+    assert noticed > 20
+
+
+def test_a_file_that_is_no_archive_at_all_is_told_as_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(b"\x80\x02X\xff")  # a pickle that ends within a number
+    with pytest.raises(DamagedCheckpointError, match=r"last\.ckpt is damaged"):
+        load_checkpoint(path)
+
+
+class Payload:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(Path(os.environ["PAYLOAD_FOLDER"])),)
+
+
+@pytest.mark.parametrize("form", ["torch", "pickle"])
+def test_a_checkpoint_that_carries_code_is_refused_and_the_code_not_run(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAYLOAD_FOLDER", str(tmp_path / "pwned"))
+    path = tmp_path / "evil.ckpt"
+    if form == "torch":
+        torch.save({"state_dict": {}, "payload": Payload(), "digest": ""}, path)
+    else:
+        path.write_bytes(pickle.dumps({"payload": Payload()}))
+    with pytest.raises(DamagedCheckpointError, match="without running code"):
+        load_checkpoint(path)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_damaged_last_checkpoint_is_reported_and_the_previous_one_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    assert newest_whole(tmp_path) is None
+    write(tmp_path / "previous.ckpt", 1)
+    write(tmp_path / "last.ckpt", 2)
+    assert newest_whole(tmp_path) == tmp_path / "last.ckpt"
+    (tmp_path / "last.ckpt").write_bytes(b"PK\x03\x04 half a checkpoint")
+    assert newest_whole(tmp_path) == tmp_path / "previous.ckpt"
+    assert "last.ckpt is damaged" in caplog.text
+
+
+def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_half_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "last.ckpt", 1)
+
+    def full_disk(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write(path, 2)
+    assert load_checkpoint(path)["step"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_missing_checkpoint_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        load_checkpoint(tmp_path / "nothing.ckpt")
