@@ -36,7 +36,6 @@ def share_machine(trainer: pl.Trainer) -> None:
     """
     if trainer.num_devices == 1:
         return
-    os.environ["LOCAL_WORLD_SIZE"] = str(trainer.num_devices)  # read by the CPU engine
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, torch.get_num_threads() // trainer.num_devices))
     if os.environ.get("LOCAL_RANK", "0") == "0":

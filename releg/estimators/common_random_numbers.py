@@ -26,7 +26,7 @@ class CommonRandomNumbers(Estimator):
         entropy: replace -log q of the layers below the flipped one by their entropies given their parents. The
             expectation is the same and the variance lower, since part of the noise is integrated out.
         memory_mib: bound on the working memory of the batched engine, in MiB. The result does not depend on it.
-        threads: of the cpu engine; None: all cores this process may use. The result does not depend on it.
+        threads: of the cpu engine; None: as many as torch uses. The result does not depend on it.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class LocalExpectation(Estimator):
             probabilities depend on the path, so f_l itself adds to the variance. The source has none.
         engine: how f of both values is computed, as for CommonRandomNumbers.
         memory_mib: bound on the working memory of the batched engine, in MiB.
-        threads: of the cpu engine; None: all cores this process may use.
+        threads: of the cpu engine; None: as many as torch uses.
     """
 
     def __init__(

@@ -6,7 +6,6 @@ workspace prepares what flips reads; here are the threads and what a user meets.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor
 from releg.kernels.cpu.entry import entry_for
 from releg.kernels.cpu.threads import run_team
 from releg.kernels.cpu.workspace import Shape, Workspace
-from releg.machine import cores
 from releg.sbn import Path, SigmoidBeliefNet
 
 ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)
@@ -31,8 +29,8 @@ class CpuEngine:
     """Computes f1 - f0 of every unit on the CPU, for float32 and float64.
 
     Args:
-        threads: how many threads work on the rows; None: all cores this process may use, shared evenly with the other
-            workers of a data-parallel run (LOCAL_WORLD_SIZE). The result does not depend on it.
+        threads: how many threads work on the rows; None: as many as torch uses at the time of the call
+            (`torch.get_num_threads()`). The result does not depend on it.
     """
 
     threads: int | None = None
@@ -40,7 +38,7 @@ class CpuEngine:
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, expected at least 1, or None for all cores")
+            raise ValueError(f"threads is {self.threads}, expected at least 1, or None for as many as torch uses")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"threads": self.threads, "_free": []}  # the workspace is no state: copies get their own
@@ -69,7 +67,7 @@ class CpuEngine:
 
     def _take_workspace(self, model: SigmoidBeliefNet, dtype: torch.dtype, rows: int) -> Workspace:
         """The one of the last call if it fits. While a call is under way it is taken: callers may be threads."""
-        threads = min(self.threads or available_threads(), rows)
+        threads = min(self.threads or torch.get_num_threads(), rows)
         shape = Shape(model.data_size, tuple(model.layers), dtype, rows, max(1, threads))
         try:
             workspace = self._free.pop()
@@ -92,11 +90,6 @@ def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool)
     with event.install_listener("numba:compile", Announcement(name)):
         entry = entry_for(name)
     run_team(entry, workspace.call(phase, out, rows, entropy), workspace.shape.workers)
-
-
-def available_threads() -> int:
-    """This process's share of the cores it may run on."""
-    return max(1, cores() // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 class Announcement(event.Listener):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels.cpu import CpuEngine, available_threads, workspace
+from releg.kernels.cpu import CpuEngine, workspace
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
@@ -129,14 +129,30 @@ def test_copies_and_pickles_carry_no_workspace() -> None:
     assert len(pickle.dumps(estimator.engine)) < 500
 
 
-def test_default_is_this_process_s_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert available_threads() == 8
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert available_threads() == 2
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
-    assert available_threads() == 1
+def test_default_is_torch_s_number_of_threads_at_every_call() -> None:
+    model = random_model(12, [6, 5], 1.0, 2)
+    path, logits = simulate(model, 9)
+    engine = CpuEngine()
+    for threads in (3, 1, 2):  # the fixture that sets torch's number back is in conftest
+        torch.set_num_threads(threads)
+        engine(model, path, logits)
+        assert engine._free[0].shape.workers == threads
+
+
+TEAM = """
+import torch
+from releg.kernels import cpu
+from tests.releg.kernels.test_cpu import random_model, simulate
+teams = []
+cpu.run_team = lambda entry, argument, threads: teams.append(threads)
+model = random_model(12, [6, 5], 1.0, 2)
+cpu.CpuEngine()(model, *simulate(model, 9))
+print(set(teams))
+"""
+
+
+def test_omp_num_threads_bounds_the_team() -> None:
+    assert run_python(TEAM, OMP_NUM_THREADS="1").stdout.split() == ["{1}"]
 
 
 def test_numbers_it_was_not_compiled_for_are_refused() -> None:
