@@ -14,6 +14,7 @@ import pytest
 
 from tests import environment
 from tests.environment import ROOT, Environment, SetupError, set_up
+from tests.pages import PAGES, blocks
 
 SETUPTOOLS_CALL, PROJECT_CALL, CLONE_CALL = "pip>=21.3", ".[dev,bench,ray]", "."
 
@@ -373,25 +374,21 @@ def test_every_script_passes_shellcheck_and_uses_nothing_newer_than_bash_3() -> 
     assert [script.name for script in scripts if newer.search(script.read_text())] == []
 
 
-# --- what the README says
+# --- what the pages say
 
 
-def readme_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-
-
-def test_every_script_in_a_readme_command_exists_and_ci_runs_the_test_command() -> None:
-    commands = [line for block in readme_blocks("bash") for line in block.splitlines()]
+def test_every_script_in_a_documented_command_exists_and_ci_runs_the_test_command() -> None:
+    commands = [line for page in PAGES for block in blocks(page.read_text(), "bash") for line in block.splitlines()]
     scripts = [command.split()[1] for command in commands if command.startswith("bash ")]
-    assert "tests/run.sh" in scripts
+    assert {"tests/run.sh", "reproduce.sh"} <= set(scripts)
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
     commands = (ROOT / ".ci" / "run").read_text().splitlines()[-2:]
     assert commands == ['bash "$run"', 'bash "$run" --long']
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-def test_the_readme_example_runs() -> None:
-    examples = readme_blocks("python")
-    assert examples
-    for example in examples:
-        exec(compile(example, "README.md", "exec"), {})
+def test_the_examples_run() -> None:
+    examples = [(page, block) for page in PAGES for block in blocks(page.read_text(), "python")]
+    assert len(examples) >= 2
+    for page, example in examples:
+        exec(compile(example, str(page), "exec"), {})

@@ -16,6 +16,7 @@ from releg.report.summary import summary
 from releg.report.table1 import write_table1
 from releg.report.variance import write_variance
 from tests.environment import ROOT
+from tests.pages import PAGES, broken_links, section
 
 RESULTS = ROOT / "results"
 OTHER_RUN = "results/ holds other runs than the commit: what the README shows is not about them"
@@ -99,12 +100,11 @@ def test_the_orderings_that_the_readme_tells_are_those_that_were_measured() -> N
     assert reached[0]["estimator"] == "crn"
 
 
-def test_files_that_the_readme_links_to_are_there() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert "results/figure1.png" in links
-    assert [link for link in links if "://" not in link and not (ROOT / link).is_file()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_files_that_a_page_links_to_are_there(page: Path) -> None:
+    assert broken_links(page) == []
 
 
 def test_the_readme_names_every_shipped_estimator() -> None:
-    section = README.partition("## The estimators")[2].partition("\n## ")[0]
-    assert sorted(re.findall(r"`([a-z_]+)`(?=[^|]*\|[^|]*\|$)", section, re.MULTILINE)) == shipped_names()
+    named = re.findall(r"`([a-z_]+)`(?=[^|]*\|[^|]*\|$)", section("releg", "The estimators"), re.MULTILINE)
+    assert sorted(named) == shipped_names()

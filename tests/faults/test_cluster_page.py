@@ -1,8 +1,7 @@
-"""The README's page "On a cluster": every command in it is executed, on a budget of seconds and one machine."""
+"""The section "On a cluster" of lightning_modules/README.md: every command runs, on one machine and for seconds."""
 
 import importlib.util
 import os
-import re
 import shlex
 import signal
 import socket
@@ -16,6 +15,7 @@ import pytest
 
 from tests.environment import ROOT
 from tests.lightning_modules.commands_helper import TINY, releg
+from tests.pages import blocks, section
 from tests.processes import end_all, find_processes
 from tests.reproduce_script import CRN, Script, finish, wait_for, without_times
 
@@ -23,8 +23,7 @@ RAY_NODE = "raylet/raylet"
 
 
 def commands() -> list[str]:
-    page = (ROOT / "README.md").read_text().split("\n## On a cluster\n")[1].split("\n## ")[0]
-    (block,) = re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (block,) = blocks(section("lightning_modules", "On a cluster"), "bash")
     return block.splitlines()
 
 

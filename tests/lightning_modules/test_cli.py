@@ -10,6 +10,7 @@ import yaml
 
 from lightning_modules import cli
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg
+from tests.pages import blocks, section
 
 CONFIGS = cli.CONFIGS
 ARCHITECTURES = sorted(path.name for path in (CONFIGS / "architecture").glob("*.yaml"))
@@ -37,22 +38,16 @@ def test_every_shipped_architecture_and_estimator_runs(architecture: str, estima
     assert not any(tmp_path.iterdir())  # a trial leaves nothing
 
 
-def readme_code(title: str, language: str) -> str:
-    """The first block of a section of the README."""
-    page = (Path(cli.__file__).parents[1] / "README.md").read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
-    return page.split(f"```{language}\n")[1].split("```")[0]
-
-
-def test_the_command_that_the_readme_shows_first_runs(tmp_path: Path) -> None:
-    (line,) = readme_code("From the command line", "bash").splitlines()
+def test_the_command_that_the_page_shows_first_runs(tmp_path: Path) -> None:
+    (line,) = blocks(section("lightning_modules", "From the command line"), "bash")[0].splitlines()
     program, *arguments = line.split()
     assert program == "releg"
     assert cli.main([*arguments, "--trainer.fast_dev_run", "2", "--results_dir", str(tmp_path)]) == 0
 
 
 def test_an_estimator_of_the_current_folder_can_be_named(tmp_path: Path) -> None:
-    """The one of the README, through the command that the environment has."""
-    (tmp_path / "my_module.py").write_text(readme_code("Plug in your own estimator", "python"))
+    """The one of releg/README.md, through the command that the environment has."""
+    (tmp_path / "my_module.py").write_text(blocks(section("releg", "Plug in your own estimator"), "python")[0])
     command = Path(sys.executable).with_name("releg")
     arguments = ["fit", *TINY, "--model.estimator", "my_module.Plain", "--trainer.fast_dev_run", "1"]
     done = subprocess.run([command, *arguments], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)

@@ -1,0 +1,24 @@
+"""The pages for readers, by section: what they show is executed, and compared with the results, by tests."""
+
+import re
+from pathlib import Path
+
+from tests.environment import ROOT
+
+PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("releg", "lightning_modules", "results"))]
+
+
+def section(folder: str, title: str) -> str:
+    """The text under a title of a folder's README."""
+    return (ROOT / folder / "README.md").read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The blocks of code in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links to files that are not there."""
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    return [link for link in links if "://" not in link and not (page.parent / link).is_file()]
