@@ -1,0 +1,41 @@
+"""Numerics of one layer of categorical units, given by unnormalised log-probabilities on the last axis.
+
+`bernoulli` is the same for two states and one logit. Logits are (..., states), values z are long and (...).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+
+def sample(logits: Tensor, noise: Tensor) -> Tensor:
+    """z = number of k >= 1 with noise < P(z >= k). Two states: z = 1 iff noise < mean, the paper's rule (section 2)."""
+    tails = torch.softmax(logits, -1).flip(-1).cumsum(-1)[..., :-1]  # P(z >= k) for k = states - 1, ..., 1
+    return (noise[..., None] < tails).sum(-1)
+
+
+def gumbels(noise: Tensor) -> Tensor:
+    """-log(-log(noise)), finite also where the noise is 0."""
+    return -(-noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).log()
+
+
+def gumbel_max(logits: Tensor, noise: Tensor) -> Tensor:
+    """z = argmax(logits + Gumbel noise); the noise has the shape of the logits."""
+    return (logits + gumbels(noise)).argmax(-1)
+
+
+def score(logits: Tensor, z: Tensor) -> Tensor:
+    """The gradient of log q(z) by the logits, one_hot(z) - q, without cancellation where one state has nearly all."""
+    taken = one_hot(z, logits.shape[-1]).to(logits.dtype)
+    others = torch.softmax(logits, -1) * (1 - taken)
+    return taken * others.sum(-1, keepdim=True) - others
+
+
+def gradient_of_mean(f_k: Tensor, logits: Tensor) -> Tensor:
+    """The gradient of sum_k q(k) f_k by the logits, q * (f_k - E f); f_k is (..., states), up to a constant.
+
+    f_k - E f = sum_j q_j (f_k - f_j) has no cancellation when one state has nearly all of the probability.
+    """
+    q = torch.softmax(logits, -1)
+    differences = f_k[..., :, None] - f_k[..., None, :]  # (..., states, states)
+    return q * (differences * q[..., None, :]).sum(-1)

@@ -1,0 +1,60 @@
+"""Common random numbers (Tokui & Sato 2016, Algorithm 1) for any directed model of discrete variables.
+
+A model is a list of layers, parents first; each maps x and its parents' values to logits. A `Layer` has any number of
+units, a `Node` is a single variable. f(x, z) is any function that should be large in expectation, and need not be
+differentiable by z. `gradient` estimates the gradient of E f(x, z) for all parameters at once, whether layers share
+them or not, including those that f itself uses:
+
+>>> import torch
+>>> from torch import nn
+>>> from releg.discrete import DiscreteModel, Node, bernoulli_node, gradient
+>>> class HardExperts(nn.Module):
+...     '''One of three straight lines is chosen for each x, then whether to turn it upside down.'''
+...     def __init__(self):
+...         super().__init__()
+...         self.choice, self.turn, self.lines = nn.Linear(1, 3), nn.Linear(1, 3), nn.Linear(1, 3)
+...     def nodes(self):
+...         return [
+...             Node("expert", (), lambda x, z: self.choice(x), states=3),
+...             bernoulli_node("turned", ("expert",), lambda x, z: self.of_expert(self.turn(x), z)),
+...         ]
+...     def of_expert(self, values, z):
+...         return values.gather(1, z["expert"][:, None]).squeeze(1)
+...     def minus_loss(self, x, z):
+...         predicted = self.of_expert(self.lines(x), z) * (1 - 2 * z["turned"])
+...         return -(predicted - x.squeeze(1).abs()) ** 2
+>>> _ = torch.manual_seed(0)
+>>> net = HardExperts()
+>>> model = DiscreteModel(net.nodes())
+>>> optimiser = torch.optim.Adam(net.parameters(), lr=0.05)
+>>> x = torch.linspace(-1, 1, 64)[:, None]
+>>> losses = []
+>>> for step in range(200):
+...     answer = gradient(model, net.minus_loss, x)
+...     optimiser.zero_grad()
+...     answer.surrogate.mean().backward()
+...     optimiser.step()
+...     losses.append(-answer.f.mean().item())
+>>> sum(losses[-20:]) < 0.1 * sum(losses[:20])
+True
+"""
+
+from __future__ import annotations
+
+from releg.discrete.estimate import Gradient, gradient
+from releg.discrete.layers import Layer, Node, Reparameterisation, Values, bernoulli_node, gumbel_max, inverse_cdf
+from releg.discrete.model import DiscreteModel, Sample
+
+__all__ = [
+    "DiscreteModel",
+    "Gradient",
+    "Layer",
+    "Node",
+    "Reparameterisation",
+    "Sample",
+    "Values",
+    "bernoulli_node",
+    "gradient",
+    "gumbel_max",
+    "inverse_cdf",
+]

@@ -1,0 +1,190 @@
+"""`gradient`: Algorithm 1 of Tokui & Sato (2016) with all flips of a layer in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli, categorical
+from releg.discrete.choice import chances, choose
+from releg.discrete.flips import Flips, all_flips, simulate
+from releg.discrete.footprint import Footprint
+from releg.discrete.layers import Layer, Values
+from releg.discrete.model import DiscreteModel, Sample, check_uniform
+
+F = Callable[[Tensor, Values], Tensor]
+CPU_MIB = 32  # larger batches leave the cache of an ordinary CPU and are slower
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What Algorithm 1 answers for N rows. Signs as in the estimators: f is to grow, the surrogate to shrink."""
+
+    f: Tensor  # (N,) detached, at the sample
+    surrogate: Tensor  # (N,) equals -f; its gradient is the estimate of the gradient of -E f for every parameter
+    sample: Sample
+    clamped_f: Values  # (N, units, states) per layer, (N, states) per node: f with a unit clamped; nan: not simulated
+    logit_grads: Values  # like the logits, estimate of d E f / d logits
+
+
+def gradient(
+    model: DiscreteModel,
+    f: F,
+    x: Tensor,
+    noise: Mapping[str, Tensor] | None = None,
+    generator: torch.Generator | None = None,
+    memory_mib: float = 256.0,
+    flips: int | None = None,
+    choice: Mapping[str, Tensor] | None = None,
+) -> Gradient:
+    """Delta_i = sum_k f_k grad q(z_i = k | parents), f_k simulated with z_i = k and the noise of the others.
+
+    Equation 2 and Algorithm 1 of Tokui & Sato (2016); `releg.discrete.printed` has the latter as printed. Unbiased.
+    Cost: f at the sample and at each of its flips, units * (states - 1) per layer, in batches; of a flip, the
+    descendants are simulated as far as they change. With `flips`, no more than that many per row and layer.
+
+    Args:
+        model: q(z | x).
+        f: (x, z by name of layer) -> (N,), row by row and finite for every z. The gradient w.r.t. parameters inside f
+            is that at the sample. Where f contains -log q, detach that term: its own expected gradient is zero.
+        x: (N, ...) inputs; repeat rows for several simulations of each.
+        noise: `model.draw_noise(x)`; drawn if not given.
+        generator: of the noise and the choice that are drawn here.
+        memory_mib: bound on the memory of a batch of flips, in MiB. The result depends on it by rounding only.
+        flips: how many flips per row and layer are simulated. Chosen at random, in proportion to their part in the
+            gradient of the logits, and reweighted: as unbiased as all of them (None), and cheaper.
+        choice: (N,) uniform numbers per layer by which they are chosen; drawn if not given.
+    """
+    _check_amounts(memory_mib, flips)
+    noise = model.draw_noise(x, generator) if noise is None else noise
+    footprint = Footprint()
+    with footprint:
+        sample = model.sample(x, noise)
+        value = evaluate(f, x, sample.z)
+    mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
+    rows_at_once = max(1, int(mib * 2**20 * len(x)) // (footprint.bytes + _copied_bytes(x, noise, sample)))
+    simulations = _Simulations(model, f, x, noise, sample, value.detach(), rows_at_once)
+    clamped_f: Values = {}
+    logit_grads: Values = {}
+    surrogate = -value
+    for layer in model.layers:
+        chance = None if flips is None else _chances(layer, sample, flips)
+        chosen = None if chance is None else _choose(layer, x, chance, choice, generator)
+        wide_f, differences = simulations.of_layer(layer, chance, chosen)
+        logits = sample.logits[layer.name]
+        clamped_f[layer.name] = layer.narrow(wide_f)
+        logit_grads[layer.name] = delta = layer.narrow(_logit_grads(layer, layer.widen(logits.detach()), differences))
+        surrogate = surrogate - (delta * (logits - logits.detach())).flatten(1).sum(-1)  # adds zero
+    return Gradient(value.detach(), surrogate, sample, clamped_f, logit_grads)
+
+
+@dataclass(frozen=True)
+class _Simulations:
+    """The flips of every layer of one sample."""
+
+    model: DiscreteModel
+    f: F
+    x: Tensor
+    noise: Mapping[str, Tensor]
+    sample: Sample
+    value: Tensor  # (N,) f at the sample
+    rows_at_once: int
+
+    @torch.no_grad()
+    def of_layer(self, layer: Layer, chance: Tensor | None, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """f_k of every unit and state, nan where not simulated, and (f_k - f) / chance: (N, units, states) each."""
+        z = layer.widen(self.sample.z[layer.name])
+        states = z.long()[..., None]
+        shape = (*z.shape, layer.states)
+        f_k = torch.full(shape, torch.nan, dtype=self.value.dtype, device=self.value.device)
+        f_k.scatter_(2, states, self.value[:, None, None].expand(states.shape))
+        differences = torch.zeros_like(f_k)
+        for part in all_flips(layer, z, chosen).batches(self.rows_at_once):
+            value = self._evaluate(layer, part)
+            change = value - self.value[part.row]
+            where = (part.row, part.unit, part.state)
+            f_k[where] = value
+            differences[where] = change if chance is None else change / chance[where].to(change.dtype)
+        return f_k, differences
+
+    def _evaluate(self, layer: Layer, flips: Flips) -> Tensor:
+        x, z = simulate(self.model, layer, self.sample, self.x, self.noise, flips)
+        return evaluate(self.f, x, z).to(self.value.dtype)
+
+
+def evaluate(f: F, x: Tensor, z: Values) -> Tensor:
+    """Checked f(x, z), (N,)."""
+    value = f(x, z)
+    if value.shape != (len(x),):
+        raise ValueError(f"f has shape {tuple(value.shape)}, expected ({len(x)},); sum over all axes but the first")
+    if not bool(torch.isfinite(value).all()):
+        row = int((~torch.isfinite(value)).nonzero()[0])
+        states = {name: values[row].tolist() for name, values in z.items()}
+        raise FloatingPointError(
+            f"f is {value[row].item()} at {states}, expected finite numbers; all states of every unit are "
+            "simulated, also improbable ones: give the worst of them a finite value"
+        )
+    return value if value.is_floating_point() else value.to(torch.get_default_dtype())
+
+
+def _logit_grads(layer: Layer, logits: Tensor, differences: Tensor) -> Tensor:
+    """sum_k f_k d q(k) / d logits, from f_k up to a constant, (N, units, states): like the logits."""
+    if layer.is_binary:
+        return (differences[..., 1] - differences[..., 0]) * bernoulli.variance(logits)
+    return categorical.gradient_of_mean(differences, logits)
+
+
+@torch.no_grad()
+def _chances(layer: Layer, sample: Sample, flips: int) -> Tensor:
+    """With which probability each unit's change to each state is simulated, (N, units, states).
+
+    In proportion to the length of the gradient of E f by the logits per change of f: q_k |one_hot(k) - q|.
+    """
+    logits, z = layer.widen(sample.logits[layer.name]), layer.widen(sample.z[layer.name])
+    if layer.is_binary:
+        weights = bernoulli.variance(logits)[..., None].expand(-1, -1, 2)
+    else:
+        q = torch.softmax(logits, -1)
+        weights = q * ((1 - q).square() + q.square().sum(-1, keepdim=True) - q.square()).sqrt()
+    other = 1 - torch.nn.functional.one_hot(z.long(), layer.states)
+    if flips >= layer.units * (layer.states - 1):
+        return torch.ones_like(weights)
+    weights = (weights * other).to(_precise(weights))
+    return chances(weights.flatten(1), flips).view(weights.shape)
+
+
+def _choose(
+    layer: Layer,
+    x: Tensor,
+    chance: Tensor,
+    choice: Mapping[str, Tensor] | None,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """The flips to simulate, (N, units, states)."""
+    if choice is None:
+        uniform = torch.rand(len(x), generator=generator, dtype=chance.dtype, device=x.device)
+    else:
+        uniform = choice[layer.name].to(chance.dtype)
+        check_uniform(uniform, (len(x),), f"choice['{layer.name}']", "give one uniform number per row, or none at all")
+    return choose(chance.flatten(1), uniform).view(chance.shape)
+
+
+def _precise(values: Tensor) -> torch.dtype:
+    """Sums of chances in float64, where the device has it."""
+    return torch.float32 if values.device.type == "mps" else torch.float64
+
+
+def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:
+    """What a batch of flips copies of x, the noise and z, if it had N rows; z twice, before and after."""
+    arrays = [x, *noise.values(), *sample.z.values(), *sample.z.values()]
+    return sum(array.numel() * array.element_size() for array in arrays)
+
+
+def _check_amounts(memory_mib: float, flips: int | None) -> None:
+    if memory_mib <= 0:
+        raise ValueError(f"memory_mib is {memory_mib}, expected a positive number; the default is 256")
+    if flips is not None and flips < 1:
+        raise ValueError(f"flips is {flips}, expected at least 1; None simulates all flips")

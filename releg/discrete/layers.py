@@ -1,0 +1,147 @@
+"""The variables of a discrete model: layers of independent units, and single nodes, which are layers of one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli, categorical
+
+Values = dict[str, Tensor]  # by name of the layer
+Logits = Callable[[Tensor, Values], Tensor]  # x and the values of the parents, N rows each, to the logits
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`units` variables that are independent given x and the parents, with values 0 ... states - 1.
+
+    Two states: `logits(x, values of the parents)` gives (N, units) logits of the means, and the values are (N, units)
+    zeros and ones in x's floating type. More states: (N, units, states) unnormalised log-probabilities, and (N, units)
+    long values. `logits` works row by row: it is called with any number of rows.
+    """
+
+    name: str
+    parents: Sequence[str]
+    logits: Logits
+    units: int
+    states: int = 2
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a parent's name without its tuple, for less than one unit and less than two states."""
+        if isinstance(self.parents, str):
+            raise ValueError(
+                f"parents of {self} is the string '{self.parents}', expected a sequence of names; "
+                f"write ('{self.parents}',)"
+            )
+        if self.units < 1:
+            raise ValueError(f"{self} has units={self.units}, expected at least 1; leave out empty layers")
+        if self.states < 2:
+            raise ValueError(f"{self} has states={self.states}, expected at least 2; leave constants out")
+
+    def __str__(self) -> str:
+        return f"layer '{self.name}'"
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether one logit gives a unit's distribution."""
+        return self.states == 2
+
+    def logits_shape(self, rows: int) -> tuple[int, ...]:
+        """What `logits` must answer for that many rows."""
+        return (rows, self.units) if self.is_binary else (rows, self.units, self.states)
+
+    def narrow(self, values: Tensor) -> Tensor:
+        """(N, units, ...) as the user sees it."""
+        return values
+
+    def widen(self, values: Tensor) -> Tensor:
+        """The other way round."""
+        return values
+
+    def evaluate(self, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
+        """Checked logits given the parents in z, which are as the user sees them: (N, units) or (N, units, states)."""
+        logits = self.logits(x, {name: z[name] for name in self.parents})
+        expected = self.logits_shape(len(x))
+        if logits.shape != expected:
+            raise ValueError(
+                f"logits of {self} have shape {tuple(logits.shape)}, expected {expected}; "
+                "give one row per row of x: repeat constants by expand(len(x), -1)"
+            )
+        if not bool(torch.isfinite(logits).all()):
+            raise FloatingPointError(
+                f"logits of {self} range from {logits.min().item()} to {logits.max().item()}, "
+                "expected finite numbers; check the parameters, and exclude states by -1e4 instead of -inf"
+            )
+        return self.widen(logits)
+
+
+@dataclass(frozen=True, init=False)
+class Node(Layer):
+    """A layer of one unit without the axis of units: values are (N,) long, logits (N, states), also for two states.
+
+    Long values index tables, and arithmetic with floating-point tensors promotes them.
+    """
+
+    def __init__(self, name: str, parents: Sequence[str], logits: Logits, states: int = 2) -> None:
+        super().__init__(name, parents, logits, 1, states)
+
+    def __str__(self) -> str:
+        return f"node '{self.name}'"
+
+    @property
+    def is_binary(self) -> bool:
+        """A node has a logit for every state."""
+        return False
+
+    def logits_shape(self, rows: int) -> tuple[int, ...]:
+        """One number per state."""
+        return (rows, self.states)
+
+    def narrow(self, values: Tensor) -> Tensor:
+        """Without the axis of units."""
+        return values.squeeze(1)
+
+    def widen(self, values: Tensor) -> Tensor:
+        """With it."""
+        return values.unsqueeze(1)
+
+
+def bernoulli_node(name: str, parents: Sequence[str], logit: Logits) -> Node:
+    """A node with two states, given by the logit of its mean, (N,): z = 1 iff noise < sigmoid(logit)."""
+
+    def logits(x: Tensor, values: Values) -> Tensor:
+        one = logit(x, values)
+        if one.shape != (len(x),):
+            raise ValueError(
+                f"the logit of node '{name}' has shape {tuple(one.shape)}, expected ({len(x)},); "
+                "give one logit per row of x: drop a last axis by squeeze(-1), repeat a constant by expand(len(x))"
+            )
+        return torch.stack([torch.zeros_like(one), one], -1)
+
+    return Node(name, parents, logits)
+
+
+@dataclass(frozen=True)
+class Reparameterisation:
+    """z = g(logits, noise) with uniform noise: the function g, and the shape of one unit's noise by states."""
+
+    apply: Callable[[Tensor, Tensor], Tensor]  # (N, units, states), (N, units, *noise_shape) -> (N, units) long
+    apply_binary: Callable[[Tensor, Tensor], Tensor]  # the same for logits of means, (N, units) -> zeros and ones
+    noise_shape: Callable[[int], tuple[int, ...]]
+
+    def sample(self, layer: Layer, logits: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:
+        """Values (N, units) of a layer; `dtype` is that of binary ones."""
+        if layer.is_binary:
+            return self.apply_binary(logits, noise).to(dtype)
+        return self.apply(logits, noise)
+
+
+def _gumbel_max_binary(logits: Tensor, noise: Tensor) -> Tensor:
+    return categorical.gumbel_max(torch.stack([torch.zeros_like(logits), logits], -1), noise)
+
+
+inverse_cdf = Reparameterisation(categorical.sample, bernoulli.sample, noise_shape=lambda states: ())
+gumbel_max = Reparameterisation(categorical.gumbel_max, _gumbel_max_binary, noise_shape=lambda states: (states,))

@@ -1,0 +1,33 @@
+"""Algorithm 1 of Tokui & Sato (2016), line by line: the readable reference that `gradient` is tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli, categorical
+from releg.discrete.estimate import F, evaluate
+from releg.discrete.layers import Values
+from releg.discrete.model import DiscreteModel
+
+
+@torch.no_grad()
+def logit_grads(model: DiscreteModel, f: F, x: Tensor, noise: Mapping[str, Tensor]) -> Values:
+    """Delta of every unit by its logits. Cost: a simulation and an evaluation of f per unit and state."""
+    sample = model.sample(x, noise)  # line 1, the noise being drawn already
+    deltas: Values = {}
+    for layer in model.layers:
+        logits, units = layer.widen(sample.logits[layer.name]), []
+        for unit in range(layer.units):  # line 2
+            f_k = []
+            for state in range(layer.states):  # line 3
+                z = model.clamp(x, noise, sample.z, layer.name, unit, state)  # line 4
+                f_k.append(evaluate(f, x, z))  # line 5, without the factor grad q
+            if layer.is_binary:
+                units.append((f_k[1] - f_k[0]) * bernoulli.variance(logits[:, unit]))  # lines 5 and 7
+            else:
+                units.append(categorical.gradient_of_mean(torch.stack(f_k, -1), logits[:, unit]))
+        deltas[layer.name] = layer.narrow(torch.stack(units, 1))
+    return deltas  # line 9

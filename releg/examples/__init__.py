@@ -1,0 +1,1 @@
+"""Complete models that use releg as a library; releg/README.md explains them."""

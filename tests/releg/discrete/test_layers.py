@@ -1,0 +1,318 @@
+"""Layers: unbiased by enumeration, equal to graphs of nodes, to Algorithm 1 as printed and to sigmoid belief nets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from releg.discrete import (
+    DiscreteModel,
+    Layer,
+    Reparameterisation,
+    Values,
+    gradient,
+    gumbel_max,
+    inverse_cdf,
+    printed,
+)
+from releg.discrete.footprint import Footprint
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.sbn import SigmoidBeliefNet
+from tests.releg.discrete.layered import Layered, Sizes, exact_gradient, expected_gradient
+from tests.releg.discrete.tabular import DIAMOND, Graph
+from tests.releg.helpers import random_model, random_x
+
+BERNOULLI: Sizes = {"a": (2, 2), "b": (2, 2), "c": (1, 2), "d": (2, 2)}
+MIXED: Sizes = {"a": (2, 2), "b": (1, 3), "c": (2, 2), "d": (1, 3)}
+CATEGORICAL: Sizes = {"a": (2, 3), "b": (1, 3), "c": (1, 3), "d": (1, 3)}
+
+
+# --- unbiased -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [BERNOULLI, MIXED, CATEGORICAL], ids=["bernoulli", "mixed", "categorical"])
+def test_expected_estimate_is_the_exact_gradient_on_a_layered_diamond(sizes: Sizes) -> None:
+    layered = Layered.random(DIAMOND, sizes, seed=1)
+    torch.testing.assert_close(expected_gradient(layered), exact_gradient(layered), rtol=1e-9, atol=1e-11)
+
+
+def choice_cells(chances: Tensor) -> tuple[Tensor, Tensor]:
+    """Of systematic sampling with these chances (N, J): one uniform number per cell and the widths, (N, J + 1) each."""
+    edges = torch.cat([chances.cumsum(1) % 1, torch.zeros(len(chances), 1), torch.ones(len(chances), 1)], 1)
+    edges = edges.sort(1).values
+    return (edges[:, 1:] + edges[:, :-1]) / 2, edges.diff(dim=1)
+
+
+def plain_chances(weights: Tensor, count: int) -> Tensor:
+    """min(1, c w), c found by making the heaviest certain one after the other, row by row."""
+    rows = []
+    for row in weights.tolist():
+        certain: set[int] = set()
+        while True:
+            rest = sum(w for j, w in enumerate(row) if j not in certain)
+            scale = (count - len(certain)) / rest if rest > 0 else 0.0
+            too_heavy = {j for j, w in enumerate(row) if j not in certain and scale * w > 1}
+            if not too_heavy:
+                break
+            certain |= too_heavy
+        rows.append([1.0 if j in certain else scale * w for j, w in enumerate(row)])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def change_weights(logits: Tensor, z: Tensor) -> Tensor:
+    """The length of q_k (one_hot(k) - q) for every other state k of every unit, (N, units * states)."""
+    wide = logits if logits.dim() == 3 else torch.stack([torch.zeros_like(logits), logits], -1)
+    q = wide.softmax(-1)
+    states = q.shape[-1]
+    lengths = q * (torch.eye(states, dtype=q.dtype) - q[..., None, :]).norm(dim=-1)
+    return (lengths * (1 - torch.nn.functional.one_hot(z.long(), states))).flatten(1)
+
+
+@pytest.mark.parametrize("flips", [1, 3])
+@pytest.mark.parametrize("sizes", [BERNOULLI, MIXED, CATEGORICAL], ids=["bernoulli", "mixed", "categorical"])
+def test_a_few_flips_chosen_at_random_give_the_gradient_of_all_on_average(sizes: Sizes, flips: int) -> None:
+    """Row by row, over all the ways to choose: so they are unbiased wherever all flips are."""
+    layered = Layered.random(DIAMOND, sizes, seed=2)
+    model, x = layered.model(), layered.input(40)
+    noise = model.draw_noise(x, torch.Generator().manual_seed(3))
+    every = gradient(model, layered.f, x, noise)
+    cells = {}
+    for name in DIAMOND:
+        weights = change_weights(every.sample.logits[name].detach(), every.sample.z[name])
+        cells[name] = choice_cells(plain_chances(weights, flips))
+    means = {name: torch.zeros_like(grads) for name, grads in every.logit_grads.items()}
+    for cell in range(max(len(widths.T) for _, widths in cells.values())):
+        taken = {name: min(cell, len(widths.T) - 1) for name, (_, widths) in cells.items()}
+        choice = {name: cells[name][0][:, taken[name]].clamp(max=1 - 2**-53) for name in DIAMOND}
+        part = gradient(model, layered.f, x, noise, flips=flips, choice=choice)
+        for name, mean in means.items():
+            width = cells[name][1][:, cell] if cell == taken[name] else torch.zeros(len(x), dtype=torch.float64)
+            mean += part.logit_grads[name] * width.view(-1, *[1] * (mean.dim() - 1))
+            simulated = (~torch.isnan(part.clamped_f[name])).flatten(1).sum(1) - layered.sizes[name][0]
+            assert (simulated[width > 1e-12] <= flips).all()  # narrower cells are roundings of none
+    torch.testing.assert_close(means, every.logit_grads, rtol=1e-9, atol=1e-11)
+
+
+def test_as_many_flips_as_there_are_give_all_of_them() -> None:
+    layered = Layered.random(DIAMOND, MIXED, seed=3)
+    model, x = layered.model(), layered.input(30)
+    noise = model.draw_noise(x)
+    one, other = gradient(model, layered.f, x, noise), gradient(model, layered.f, x, noise, flips=4)
+    torch.testing.assert_close(one.logit_grads, other.logit_grads, rtol=0, atol=0)
+
+
+def test_flips_of_a_saturated_layer_are_chosen_among_the_units_that_can_change() -> None:
+    logits = torch.tensor([[-800.0, 800.0, 0.1, -0.1, 800.0]], dtype=torch.float64)
+    model = DiscreteModel([Layer("a", (), lambda x, z: logits.expand(len(x), -1), 5)])
+    answer = gradient(model, lambda x, z: z["a"].sum(1), torch.zeros(20, 1, dtype=torch.float64), flips=2)
+    expected = torch.sigmoid(logits) * torch.sigmoid(-logits)
+    torch.testing.assert_close(answer.logit_grads["a"], expected.expand(20, -1))
+
+
+# --- equal to what is known to be right -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [BERNOULLI, MIXED, CATEGORICAL], ids=["bernoulli", "mixed", "categorical"])
+def test_a_layered_model_is_the_graph_of_its_units(sizes: Sizes) -> None:
+    layered = Layered.random(DIAMOND, sizes, seed=4)
+    model, nodes, x = layered.model(), layered.node_model(), layered.input(50)
+    noise = model.draw_noise(x, torch.Generator().manual_seed(5))
+    parameters = list(layered.parameters.values())
+    ours = gradient(model, layered.f, x, noise)
+    theirs = gradient(nodes, layered.node_f, x, layered.split(noise))
+    torch.testing.assert_close(ours.surrogate, theirs.surrogate)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours.surrogate.sum(), parameters),
+        torch.autograd.grad(theirs.surrogate.sum(), parameters),
+        rtol=1e-10,
+        atol=1e-11,
+    )
+
+
+@st.composite
+def layered_graphs(draw: st.DrawFn) -> tuple[Graph, Sizes]:
+    names = [f"n{i}" for i in range(draw(st.integers(1, 4)))]
+    graph = {name: tuple(p for p in names[:i] if draw(st.booleans())) for i, name in enumerate(names)}
+    return graph, {name: (draw(st.integers(1, 4)), draw(st.integers(2, 4))) for name in names}
+
+
+@settings(max_examples=25)
+@given(layered_graphs(), st.integers(0, 1000), st.sampled_from([inverse_cdf, gumbel_max]), st.floats(1e-6, 1e-2))
+def test_batches_of_flips_give_the_numbers_of_algorithm_1_as_printed(
+    case: tuple[Graph, Sizes], seed: int, reparameterisation: Reparameterisation, memory_mib: float
+) -> None:
+    layered = Layered.random(*case, seed=seed, scale=3)
+    model = DiscreteModel(layered.model().layers, reparameterisation)
+    x = layered.input(6)
+    noise = model.draw_noise(x, torch.Generator().manual_seed(seed))
+    answer = gradient(model, layered.f, x, noise, memory_mib=memory_mib)
+    expected = printed.logit_grads(model, layered.f, x, noise)
+    torch.testing.assert_close(answer.logit_grads, expected, rtol=1e-9, atol=1e-11)
+
+
+def layers_of(model: SigmoidBeliefNet) -> DiscreteModel:
+    """The inference net, one layer each."""
+
+    def layer(depth: int, units: int) -> Layer:
+        parents = (str(depth - 1),) if depth else ()
+        return Layer(
+            str(depth),
+            parents,
+            lambda x, z: model.inference_logits(depth, z[str(depth - 1)] if depth else x),
+            units,
+        )
+
+    return DiscreteModel([layer(depth, units) for depth, units in enumerate(model.layers)])
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("layers", [[4], [3, 5], [3, 1, 2], [20, 30, 10]])
+def test_a_sigmoid_belief_net_gets_the_gradient_of_common_random_numbers(layers: list[int], scale: float) -> None:
+    model, x = random_model(5, layers, scale), random_x(7, 5)
+    noise = model.draw_noise(x, torch.Generator().manual_seed(4))
+
+    def f(x: Tensor, z: Values) -> Tensor:
+        return model.log_p(x, list(z.values())) - model.log_q(x, list(z.values())).detach()
+
+    by_name = {str(depth): u for depth, u in enumerate(noise)}
+    answer = gradient(layers_of(model), f, x, by_name)
+    estimate = CommonRandomNumbers(engine="dense")(model, x, noise)
+    assert estimate.logit_grads is not None
+    torch.testing.assert_close(list(answer.logit_grads.values()), estimate.logit_grads, rtol=1e-10, atol=1e-11)
+    parameters = list(model.parameters())
+    ours = torch.autograd.grad(answer.surrogate.sum(), parameters)
+    torch.testing.assert_close(ours, torch.autograd.grad(estimate.surrogate.sum(), parameters), rtol=1e-9, atol=1e-10)
+
+
+# --- what it costs --------------------------------------------------------------------------------------------------
+
+
+def test_a_layer_is_simulated_only_in_rows_where_a_parent_changed() -> None:
+    rows: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+
+    def constant(name: str, value: float) -> Callable[[Tensor, Values], Tensor]:
+        def logits(x: Tensor, z: Values) -> Tensor:
+            rows[name].append(len(x))
+            follows = z["b"][:, :1] if name == "c" else z["a"][:, :1] if name == "b" else x[:, :1]
+            return value * (follows - 0.5).expand(len(x), 3)
+
+        return logits
+
+    layers = [
+        Layer("a", (), constant("a", 0.0), 3),
+        Layer("b", ("a",), constant("b", 2000.0), 3),  # b copies the first unit of a
+        Layer("c", ("b",), constant("c", 2000.0), 3),
+    ]
+    x = torch.zeros(10, 1)
+    gradient(DiscreteModel(layers), lambda x, z: z["c"].sum(1), x)
+    # Flips of a: b in all 30 rows; c in the 10 rows in which the first unit of a was flipped. Flips of b: c in all 30.
+    assert rows == {"a": [10], "b": [10, 30], "c": [10, 10, 30]}
+
+
+@pytest.mark.parametrize("memory_mib", [0.05, 0.5])
+def test_a_batch_of_flips_stays_within_the_memory_it_was_given(memory_mib: float) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(30, 200), torch.nn.Tanh(), torch.nn.Linear(200, 100))
+    rows, most = [], 0
+
+    def f(x: Tensor, z: Values) -> Tensor:
+        nonlocal most
+        with Footprint() as footprint:
+            value = net(z["a"]).square().sum(1)
+        rows.append(len(x))
+        most = max(most, footprint.bytes if len(rows) > 1 else 0)
+        return value
+
+    model = DiscreteModel([Layer("a", (), lambda x, z: x, 30)])
+    gradient(model, f, torch.randn(20, 30), memory_mib=memory_mib)
+    assert sum(rows) == 20 + 20 * 30
+    assert len(rows) > 2  # it had to be split
+    assert 0.3 * memory_mib * 2**20 < most <= memory_mib * 2**20  # within it, and not for nothing
+
+
+def test_everything_is_made_on_the_device_of_x() -> None:
+    """A tensor made without saying where would be on `meta` here, and fail beside those of x."""
+    layered = Layered.random(DIAMOND, MIXED, seed=6)
+    model, x = layered.model(), layered.input(5)
+    with torch.device("meta"):
+        for flips in (None, 1):
+            answer = gradient(model, layered.f, x, flips=flips)
+            assert {grads.device.type for grads in answer.logit_grads.values()} == {"cpu"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_binary_values_have_the_type_of_x_and_others_are_long(dtype: torch.dtype) -> None:
+    logits = torch.zeros(4, 3)
+    model = DiscreteModel(
+        [
+            Layer("a", (), lambda x, z: logits.expand(len(x), -1)[:, :2], 2),
+            Layer("b", (), lambda x, z: x[:, None], 1, 3),
+        ]
+    )
+    answer = gradient(model, lambda x, z: z["a"].sum(1), torch.zeros(4, 3, dtype=dtype))
+    assert answer.sample.z["a"].dtype == dtype
+    assert answer.sample.z["b"].dtype == torch.long
+    assert answer.sample.z["b"].shape == (4, 1)
+
+
+def test_noise_and_choice_follow_the_generator() -> None:
+    layered = Layered.random(DIAMOND, MIXED, seed=7)
+    one, other = (
+        gradient(
+            layered.model(), layered.f, layered.input(8), generator=torch.Generator().manual_seed(9), flips=1
+        ).logit_grads
+        for _ in range(2)
+    )
+    assert all(torch.equal(one[name], other[name]) for name in DIAMOND)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def answer_of(layer: Layer, f: Callable[[Tensor, Values], Tensor] | None = None, **settings: object) -> None:
+    gradient(DiscreteModel([layer]), f or (lambda x, z: z["a"].sum(1)), torch.zeros(3, 2), **settings)  # type: ignore[arg-type]
+
+
+def test_layers_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="layer 'a' has states=1, expected at least 2; leave constants out"):
+        Layer("a", (), lambda x, z: x, 2, states=1)
+    with pytest.raises(ValueError, match="layer 'a' has units=0, expected at least 1; leave out"):
+        Layer("a", (), lambda x, z: x, 0)
+    with pytest.raises(ValueError, match=r"layer 'a' has the parent 'a', itself, expected layers before it; .* split"):
+        DiscreteModel([Layer("a", ("a",), lambda x, z: x, 2)])
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (
+            Layer("a", (), lambda x, z: x, 3),
+            r"logits of layer 'a' have shape \(3, 2\), expected \(3, 3\); give one row",
+        ),
+        (Layer("a", (), lambda x, z: x, 2, 3), r"have shape \(3, 2\), expected \(3, 2, 3\); give"),
+        (Layer("a", (), lambda x, z: x[0], 2), r"have shape \(2,\), expected \(3, 2\); .* expand\(len\(x\), -1\)"),
+    ],
+)
+def test_logits_of_the_wrong_shape_are_refused(layer: Layer, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        answer_of(layer)
+
+
+def test_numbers_that_make_no_sense_are_refused() -> None:
+    layer = Layer("a", (), lambda x, z: x, 2)
+    with pytest.raises(FloatingPointError, match="logits of layer 'a' range from nan to nan, expected finite numbers"):
+        answer_of(Layer("a", (), lambda x, z: x / 0, 2))
+    with pytest.raises(ValueError, match=r"f has shape \(3, 2\), expected \(3,\); sum over"):
+        answer_of(layer, lambda x, z: z["a"])
+    with pytest.raises(FloatingPointError, match=r"f is inf at \{'a': \[.*\]\}, expected finite numbers; all states"):
+        answer_of(layer, lambda x, z: 1 / z["a"].sum(1))
+    with pytest.raises(ValueError, match="flips is 0, expected at least 1; None simulates all"):
+        answer_of(layer, flips=0)
+    with pytest.raises(ValueError, match="memory_mib is 0, expected a positive number; the default"):
+        answer_of(layer, memory_mib=0)
+    with pytest.raises(ValueError, match=r"choice\['a'\] has shape \(2,\), expected \(3,\); give one uniform number"):
+        answer_of(layer, flips=1, choice={"a": torch.rand(2)})
