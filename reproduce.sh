@@ -2,7 +2,7 @@
 # Table 1 and Figure 1 from a fresh clone: sets up, trains, measures, writes results/ and prints the table.
 #
 # bash reproduce.sh [--budget smoke|quick|standard|paper] [--seeds N] [--jobs N] [--only ARCHITECTURE[,ESTIMATOR]]
-#                   [--extended] [--engine local|ray] [--ray-address ADDRESS] [--gpus-per-run SHARE]
+#                   [--extended] [--launcher local|ray] [--ray-address ADDRESS] [--gpus-per-run SHARE]
 #
 # The same command again continues after an interruption. RELEG_PYTHON and RELEG_VENV are those of tests/run.sh.
 set -euo pipefail
@@ -14,4 +14,4 @@ cd -- "$root"
 # Where clones share an environment, its editable installation is that of only one of them: run this one.
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
-exec "$python" -m lightning_modules.grid.reproduce --called-from "$caller" "$@"
+exec "$python" -m lightning_modules.grid --called-from "$caller" "$@"

@@ -18,10 +18,11 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.complaints import USER_ERRORS, answered, complain, one_sentence
-from lightning_modules.console import quieten, say
+from lightning_modules.console import USER_ERRORS, answered, complain, one_sentence, quieten, say
+from lightning_modules.files import write_atomically
 from lightning_modules.run import folder as run_folder
 from lightning_modules.run import ranks
+from lightning_modules.run.callbacks import ImageGrids, ProgressFile, StepProgress, TrainingClock
 from lightning_modules.run.checkpoints import (
     BEST,
     LAST,
@@ -30,11 +31,9 @@ from lightning_modules.run.checkpoints import (
     load_run_checkpoint,
     newest_whole,
 )
-from lightning_modules.run.image_grids import ImageGrids
 from lightning_modules.run.lock import locked_run
-from lightning_modules.run.metrics_csv import MetricsCSV
-from lightning_modules.run.progress import StepProgress, TrainingClock
-from lightning_modules.run.progress_file import ProgressFile
+from lightning_modules.run.provenance import record_provenance
+from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.sbn_module import SBNModule
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -141,7 +140,7 @@ class RelegCLI(LightningCLI):
     def _open(self, folder: Path) -> None:
         run_folder.save_config(folder, self.plain_config())
         self.datamodule.prepare_data()
-        run_folder.record_provenance(folder, self.datamodule.checksum)
+        record_provenance(folder, self.datamodule.checksum)
 
     def _finish(self, folder: Path, model: SBNModule) -> None:
         """Test the best model and write result.json, which marks the run as finished."""
@@ -156,7 +155,7 @@ class RelegCLI(LightningCLI):
         result.update({name: value for name, value in metrics.items() if name != "step"})
         self._log_hyperparameters(metrics)
         if self.trainer.is_global_zero:
-            run_folder.write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
+            write_atomically(folder / run_folder.RESULT, json.dumps(result, indent=2) + "\n")
             say(f"{folder} is finished. {_read_bound(folder)}")
 
     def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:

@@ -1,11 +1,29 @@
-"""One voice for what the program tells its user."""
+"""What the program tells its user: sentences along the way, and the one it ends with, never a traceback."""
 
+from __future__ import annotations
+
+import errno
 import logging
+import os
 import sys
+import tempfile
 import threading
+import time
+import traceback
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 
+from jsonargparse import ArgumentError
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from lightning_modules.run import ranks
+
+# Mistakes of the user and of the machine. Anything else is a mistake of the program.
+USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+SECONDS_FOR_RANK_0 = 10.0  # to end
 
 logger = logging.getLogger("releg")
 _voice = threading.Lock()
@@ -14,16 +32,8 @@ _has_ended = threading.Event()
 
 @rank_zero_only
 def say(sentence: str) -> None:
-    """One line on standard error, from rank 0 only."""
+    """Print one line on standard error, from rank 0 only."""
     logger.info(sentence)
-
-
-def say_last(sentence: str) -> None:
-    """The line on standard error that a command ends with: threads in the background keep quiet from now on."""
-    with _voice:
-        _has_ended.set()
-        sys.stderr.write(f"{sentence}\n")  # at once, so that nothing comes between
-        sys.stderr.flush()
 
 
 def quieten() -> None:
@@ -41,8 +51,78 @@ def quieten() -> None:
 
 
 def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
-    """TensorBoard writes from a thread, and raises what ended it in the main thread again."""
+    """Report a thread that failed. TensorBoard writes from one, and raises its error again in the main thread."""
     name = ended.thread.name if ended.thread else "a thread"
     with _voice:
         if not _has_ended.is_set():
             say(f"{name} in the background has ended ({ended.exc_type.__name__}: {ended.exc_value})")
+
+
+def answered(run: Callable[[], int]) -> int:
+    """Run, and return the exit code: that of `run`, 2 after a user's mistake, 130 if interrupted, 1 after a bug."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        return _interrupted()
+    except SystemExit as end:
+        if end.code == 1:  # what Lightning makes of Ctrl-C
+            return _interrupted()
+        raise
+    except USER_ERRORS as error:
+        return complain(one_sentence(error))
+    except Exception as error:
+        if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
+            return complain(
+                "another rank of this run has ended, expected all to go on; what it said stands above or below; give "
+                "the same command again, which continues from the last checkpoint"
+            )
+        complain(mistake_of_the_program(error))
+        return 1
+
+
+def complain(sentence: str) -> int:
+    """Print the sentence from one rank; the others wait and end with rank 0. Returns exit code 2."""
+    if not ranks.is_first():
+        time.sleep(SECONDS_FOR_RANK_0)
+    _say_last(f"releg: {_on_one_line(sentence)}")
+    return 2
+
+
+def one_sentence(error: BaseException) -> str:
+    """An error's text on one line."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return (
+            f"cannot write {error.filename or 'what the run logs'} ({error.strerror}), expected room for it; free some "
+            "disk space and give the same command again, which continues from the last checkpoint"
+        )
+    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip(" -\t")]
+    return " ".join(lines) if lines else type(error).__name__
+
+
+def mistake_of_the_program(error: Exception) -> str:
+    """One sentence about a bug; the traceback goes to a file."""
+    path = Path(tempfile.gettempdir()) / f"releg-error-{os.getpid()}.txt"
+    path.write_text("".join(traceback.format_exception(error)))
+    return (
+        f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
+        f"from the last checkpoint; {path} says where it happened: please report it"
+    )
+
+
+def _interrupted() -> int:
+    if ranks.is_first():
+        _say_last("releg: interrupted; the same command continues from the last checkpoint")
+    return 130
+
+
+def _say_last(sentence: str) -> None:
+    """Print the line that a command ends with: threads in the background keep quiet from now on."""
+    with _voice:
+        _has_ended.set()
+        sys.stderr.write(f"{sentence}\n")  # in one call, so that nothing comes between
+        sys.stderr.flush()
+
+
+def _on_one_line(text: str) -> str:
+    """Spell out characters that would end the line, or do something to the terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -20,7 +20,7 @@ from lightning_modules.binarized_mnist import BinarizedMNIST, redraw
 from lightning_modules.console import say
 from lightning_modules.run.folder import snake_case
 from lightning_modules.run.ranks import others_wait
-from lightning_modules.run.variance_csv import read_rows, replace_rows
+from lightning_modules.run.tables import read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.base import Estimator
 from releg.measure.fitting import attached, fitted
@@ -109,7 +109,7 @@ class GradientVariance(pl.Callback):
         return not (continued and trainer.strategy.broadcast(self._has(trainer)))
 
     def _has(self, trainer: pl.Trainer) -> bool:
-        rows = [row for row in read_rows(_file(trainer)) if row["step"] == str(trainer.global_step)]
+        rows = [row for row in read_variances(_file(trainer)) if row["step"] == str(trainer.global_step)]
         amounts = {(row["num_images"], row["samples_per_image"]) for row in rows}
         return amounts == {(str(self.num_images), str(self.samples_per_image))}
 
@@ -133,7 +133,7 @@ class GradientVariance(pl.Callback):
         for logger in trainer.loggers:
             logger.log_metrics(metrics_of(results, name_of(own)), step=trainer.global_step)
         if not small:
-            replace_rows(_file(trainer), trainer.global_step, results)
+            replace_variances(_file(trainer), trainer.global_step, results)
 
 
 def _file(trainer: pl.Trainer) -> Path:

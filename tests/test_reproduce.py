@@ -152,6 +152,7 @@ def test_a_mistake_of_the_program_is_told_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from lightning_modules.grid import reproduce
+    from lightning_modules.grid.__main__ import main
 
     def err(*_: object) -> int:
         raise KeyError("a key")
@@ -159,11 +160,12 @@ def test_a_mistake_of_the_program_is_told_in_one_sentence(
     monkeypatch.setattr(reproduce, "reproduce", err)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
-    assert reproduce.main(["--results", str(tmp_path / "results")]) == 1
+    assert main(["--results", str(tmp_path / "results")]) == 1
     signal.signal(signal.SIGTERM, before)
     said = capsys.readouterr().err
-    assert said.startswith("reproduce.sh: the program made a mistake (KeyError: 'a key'); the same command continues")
-    assert said.count("\n") == 1
+    sentence = "reproduce.sh: the program made a mistake (KeyError: 'a key'); the same command continues"
+    assert said.startswith(f"preparing ...\n{sentence}")
+    assert said.count("\n") == 2
 
 
 @pytest.fixture
@@ -178,7 +180,7 @@ def terminate() -> Iterator[None]:
 def test_a_budget_file_that_cannot_be_read_is_told_in_one_sentence(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lightning_modules.grid.reproduce import main
+    from lightning_modules.grid.__main__ import main
 
     (tmp_path / "bad.yaml").write_text(text)
     assert main(["--budget", str(tmp_path / "bad.yaml"), "--results", str(tmp_path / "results")]) == 2

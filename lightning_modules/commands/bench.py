@@ -23,7 +23,8 @@ from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import quieten, say
-from lightning_modules.run import folder as run_folder
+from lightning_modules.files import write_atomically
+from lightning_modules.run.provenance import provenance
 from releg.machine import cores
 from releg.report import bench as report
 
@@ -146,7 +147,7 @@ def run(options: argparse.Namespace) -> None:
     data = BinarizedMNIST(batch_size=options.batch_size, seed=options.seed)
     data.prepare_data()
     with limited_threads(options.threads):
-        about = run_folder.provenance() | {"load_at_start": load()}
+        about = provenance() | {"load_at_start": load()}
         schedule = Schedule(effort.rounds, effort.steps, min(effort.slow_rounds, effort.rounds))
         batches = first_batches(data)
         bench = Bench(data, batches, schedule, effort.memory_once, options.threads, options.seed)
@@ -174,7 +175,7 @@ def run(options: argparse.Namespace) -> None:
 def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
     """Numbers, then the report made from them."""
     for name, content in ((report.ROWS, rows), (report.STUDIES, studies)):
-        run_folder.write_atomically(folder / name, json.dumps(content, indent=2) + "\n")
+        write_atomically(folder / name, json.dumps(content, indent=2) + "\n")
     written = report.write_bench(folder)
     print(written[0].read_text())
     say(f"written to {', '.join(str(path) for path in [folder / report.ROWS, folder / report.STUDIES, *written])}")
@@ -209,7 +210,7 @@ def prepare_output(folder: Path) -> None:
     """Find out now, not after half an hour, that the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        run_folder.write_atomically(folder / ".bench-trial", "")
+        write_atomically(folder / ".bench-trial", "")
         (folder / ".bench-trial").unlink()
     except OSError as error:
         raise OSError(

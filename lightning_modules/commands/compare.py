@@ -12,9 +12,11 @@ from jsonargparse import ArgumentError
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.commands.comparer import Comparer, Row, Settings
+from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import name_of, training_images
 from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.run.folder import build, load_run, provenance, write_atomically
+from lightning_modules.run.load import build, load_run
+from lightning_modules.run.provenance import provenance
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.report.compare import write_compare
 

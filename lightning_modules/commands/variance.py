@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lightning_modules.commands.amounts import check_amounts
+from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
 from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.run.folder import load_run, write_atomically
-from lightning_modules.run.variance_csv import csv_text, rows_of
+from lightning_modules.run.load import load_run
+from lightning_modules.run.tables import variance_csv, variance_rows
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.estimators.base import Estimator
 from releg.measure.moments import Number
@@ -98,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
     )
     text = f"{title}\n\n{table(results)}\n{_footnote(asked, own, options)}"
     print(text)
-    write_atomically(output, text + "\n" if output.suffix == ".md" else csv_text(rows_of(step, results)))
+    write_atomically(output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(step, results)))
     print(f"written to {output}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.launch import Ended, Job
-from lightning_modules.grid.plan import GridRun, Placed, read_result
+from lightning_modules.grid.plan import GridRun, RunStatus, read_result
 
 SECONDS_BETWEEN_LINES = 15.0
 SECONDS_BETWEEN_REFRESHES = 0.5
@@ -33,25 +33,25 @@ class GridDisplay:
         self,
         total: int,
         done: int,
-        waiting: Sequence[Placed],
+        waiting: Sequence[RunStatus],
         costs: Mapping[GridRun, Cost],
         jobs: int,
         out: TextIO = sys.stderr,
     ) -> None:
         self._total, self._done, self._jobs, self._out = total, done, jobs, out
         self._costs = costs
-        self._waiting = {placed.run: placed.steps_done for placed in waiting}
+        self._waiting = {status.run: status.steps_done for status in waiting}
         self._actual = self._predicted = 0.0  # seconds of the work that has ended
         self._last = time.monotonic()
         self._is_terminal = out.isatty()
         self.problems: dict[GridRun, str] = {}
 
-    def look(self, running: list[Job], ended: list[Ended]) -> None:
+    def update(self, running: list[Job], ended: list[Ended]) -> None:
         """Called a few times a second."""
         for job in running:
-            self._waiting.pop(job.placed.run, None)
+            self._waiting.pop(job.status.run, None)
         for each in ended:
-            self._waiting.pop(each.placed.run, None)
+            self._waiting.pop(each.status.run, None)
             self._tell_end(each)
         every = SECONDS_BETWEEN_REFRESHES if self._is_terminal else SECONDS_BETWEEN_LINES
         if running and (ended or time.monotonic() - self._last > every):
@@ -65,9 +65,9 @@ class GridDisplay:
         left = [self._costs[run].total(done) for run, done in self._waiting.items()]
         actual, predicted = self._actual, self._predicted
         for job in running:
-            cost, progress = self._costs[job.placed.run], job.progress()
+            cost, progress = self._costs[job.status.run], job.progress()
             if progress is None:
-                left.append(max(0.0, cost.start - job.seconds) + cost.left(job.placed.steps_done))
+                left.append(max(0.0, cost.start - job.seconds) + cost.left(job.status.steps_done))
             else:
                 left.append(cost.left(progress.step))
                 actual += job.seconds
@@ -82,16 +82,16 @@ class GridDisplay:
             self._out.flush()
 
     def _tell_end(self, ended: Ended) -> None:
-        run = ended.placed.run
+        run = ended.status.run
         if ended.problem:
             self.problems[run] = ended.problem
             self.tell(f"{run} failed: {ended.problem}")
             return
         self._done += 1
-        result = read_result(ended.placed.folder) or {}
+        result = read_result(ended.status.folder) or {}
         if run in self._costs:
             self._actual += ended.seconds
-            self._predicted += self._costs[run].total(ended.placed.steps_done)
+            self._predicted += self._costs[run].total(ended.status.steps_done)
         self.tell(
             f"{run}: test NLL {-result['test/elbo']:.2f} after {result['steps']:,} steps "
             f"(best at {result['best_step']:,}), {ended.seconds / 60:.1f} min"
@@ -103,10 +103,10 @@ class GridDisplay:
         for job in running:
             progress = job.progress()
             if progress is None:
-                parts.append(f"{job.placed.run}: starting")
+                parts.append(f"{job.status.run}: starting")
             else:
                 elbo = "" if progress.elbo is None else f", elbo {progress.elbo:.1f}"
-                parts.append(f"{job.placed.run}: step {progress.step:,} of {job.placed.steps:,}{elbo}")
+                parts.append(f"{job.status.run}: step {progress.step:,} of {job.status.steps:,}{elbo}")
         return " | ".join(parts)
 
     def tell(self, line: str) -> None:

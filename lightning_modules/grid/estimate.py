@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lightning_modules.binarized_mnist import SPLITS, BinarizedMNIST
 from lightning_modules.gradient_variance import GradientVariance
-from lightning_modules.run.folder import build
+from lightning_modules.run.load import build
 from lightning_modules.sbn_module import SBNModule
 from releg import bounds
 from releg.estimators.common_random_numbers import CommonRandomNumbers

@@ -1,4 +1,4 @@
-"""What the engines that make the runs of a grid have in common."""
+"""Shared by the local and the Ray launcher: Job, Ended, judge."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lightning_modules.grid.plan import Placed, read_result
+from lightning_modules.grid.plan import RunStatus, read_result
 from lightning_modules.grid.process import PROGRESS, last_words
-from lightning_modules.run.progress_file import Progress, read_progress
-
-SECONDS_BETWEEN_LOOKS = 0.2
+from lightning_modules.run.parent import Progress, read_progress
 
 
 @dataclass
 class Job:
     """A run that is being made, or, on a cluster, waits for its turn."""
 
-    placed: Placed
+    status: RunStatus
     started: float = field(default_factory=time.monotonic)
     first_step: int | None = None  # where it started or continued, once known
 
     def progress(self) -> Progress | None:
         """How far it is; none before training starts."""
-        now = read_progress(self.placed.folder / PROGRESS)
+        now = read_progress(self.status.folder / PROGRESS)
         if now is not None and self.first_step is None:
             self.first_step = now.step
         return now
@@ -38,20 +36,21 @@ class Job:
 class Ended:
     """A run that has ended; the problem is empty if it is finished."""
 
-    placed: Placed
+    status: RunStatus
     seconds: float
     problem: str
 
 
-Look = Callable[[list[Job], list[Ended]], None]  # given the running jobs, and those that ended since the last call
+# Called a few times a second with the running jobs, and those that ended since the last call
+OnUpdate = Callable[[list[Job], list[Ended]], None]
 
 
 def judge(job: Job, code: int) -> Ended:
     """How a run ended whose process ended with this exit code."""
     problem = ""
     try:
-        if code != 0 or read_result(job.placed.folder) is None:
-            problem = last_words(job.placed.folder, code)
+        if code != 0 or read_result(job.status.folder) is None:
+            problem = last_words(job.status.folder, code)
     except ValueError as error:
         problem = str(error)
-    return Ended(job.placed, job.seconds, problem)
+    return Ended(job.status, job.seconds, problem)

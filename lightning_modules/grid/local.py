@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
-from lightning_modules.grid import process as run_process
-from lightning_modules.grid.launch import SECONDS_BETWEEN_LOOKS, Ended, Job, Look, judge
-from lightning_modules.grid.plan import Placed
+from lightning_modules.grid import process
+from lightning_modules.grid.launch import Ended, Job, OnUpdate, judge
+from lightning_modules.grid.plan import RunStatus
 from releg.machine import cores
 
 BYTES_PER_JOB = 2 * 1024**3  # a run takes one, and its system something
@@ -44,18 +44,18 @@ def threads_per_job(jobs: int) -> int:
 
 def threads_asked_for() -> int | None:
     """What the user's environment says."""
-    asked = os.environ.get(run_process.THREAD_VARIABLES[0], "")
+    asked = os.environ.get(process.THREAD_VARIABLES[0], "")
     return int(asked) if asked.isdecimal() and int(asked) > 0 else None
 
 
-def run_all(waiting: Sequence[Placed], jobs: int, keep_open: int, look: Look) -> None:
+def run_all(waiting: Sequence[RunStatus], jobs: int, keep_open: int, on_update: OnUpdate) -> None:
     """Make all runs, `jobs` at a time, each in a process of its own; one that fails does not stop the others.
 
     Args:
         waiting: the runs, in their order.
         jobs: how many at a time.
         keep_open: a file descriptor that the processes inherit: a lock on it is held until the last one is gone.
-        look: called a few times a second.
+        on_update: called a few times a second.
     """
     queue = list(waiting)
     with _running() as running:
@@ -63,13 +63,13 @@ def run_all(waiting: Sequence[Placed], jobs: int, keep_open: int, look: Look) ->
             ended = [_end(job) for job in running if job.process.poll() is not None]
             running[:] = [job for job in running if job.process.returncode is None]
             while queue and len(running) < jobs:
-                placed = queue.pop(0)
+                status = queue.pop(0)
                 try:
-                    running.append(_start(placed, threads_per_job(jobs), keep_open))
+                    running.append(_start(status, threads_per_job(jobs), keep_open))
                 except OSError as error:
-                    ended.append(Ended(placed, 0.0, f"could not be started: {error}"))
-            look(list(running), ended)
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+                    ended.append(Ended(status, 0.0, f"could not be started: {error}"))
+            on_update(list(running), ended)
+            time.sleep(process.SECONDS_BETWEEN_CHECKS)
 
 
 @contextmanager
@@ -79,16 +79,16 @@ def _running() -> Iterator[list[LocalJob]]:
     try:
         yield running
     finally:
-        run_process.stop([job.process for job in running])
+        process.stop([job.process for job in running])
         for job in running:
-            run_process.remove_progress(job.placed.folder)
+            process.remove_progress(job.status.folder)
 
 
-def _start(placed: Placed, threads: int, keep_open: int) -> LocalJob:
-    process = run_process.start(placed.folder, str(placed.run), placed.run.arguments, threads, [keep_open])
-    return LocalJob(placed, process=process)
+def _start(status: RunStatus, threads: int, keep_open: int) -> LocalJob:
+    started = process.start(status.folder, str(status.run), status.run.arguments, threads, [keep_open])
+    return LocalJob(status, process=started)
 
 
 def _end(job: LocalJob) -> Ended:
-    run_process.remove_progress(job.placed.folder)
+    process.remove_progress(job.status.folder)
     return judge(job, job.process.returncode)

@@ -7,9 +7,11 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightning_modules.files import write_atomically
 from lightning_modules.grid.options import ESTIMATORS, EXTENDED_ARCHITECTURE
-from lightning_modules.grid.plan import GridRun, Placed
-from lightning_modules.run.folder import PROVENANCE, identity, read_config, write_atomically
+from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.run.folder import identity, read_config
+from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
 
 RUNS = "runs.json"
@@ -19,7 +21,7 @@ EXTENDED_RUNS = "extended_runs.json"  # those of --extended
 def write_manifests(
     results: Path,
     command: str,
-    finished: Sequence[Placed],
+    finished: Sequence[RunStatus],
     missing: Mapping[GridRun, str],
     made: Container[GridRun],
     elapsed: float,
@@ -35,18 +37,18 @@ def write_manifests(
         elapsed: wall-clock seconds of this command.
     """
     parts = {RUNS: _in_grid}
-    if any(run.extended for run in (*missing, *(placed.run for placed in finished))):
+    if any(run.extended for run in (*missing, *(status.run for status in finished))):
         parts[EXTENDED_RUNS] = _in_second_table
     for name, belongs in parts.items():
-        there = [placed for placed in finished if belongs(placed.run)]
+        there = [status for status in finished if belongs(status.run)]
         manifest = {
             "command": command,
-            "seconds": round(elapsed, 1) if all(_made_at_once(placed, made) for placed in there) else None,
-            "runs": [_entry(results, placed) for placed in there],
+            "seconds": round(elapsed, 1) if all(_made_at_once(status, made) for status in there) else None,
+            "runs": [_entry(results, status) for status in there],
             "missing": {str(run): reason for run, reason in missing.items() if belongs(run)},
         }
         earlier = _read(results / name)
-        if earlier.get("runs") == manifest["runs"] and not any(placed.run in made for placed in there):
+        if earlier.get("runs") == manifest["runs"] and not any(status.run in made for status in there):
             manifest |= {key: earlier.get(key) for key in ("command", "seconds")}  # now they were only looked at
         write_atomically(results / name, json.dumps(manifest, indent=1) + "\n")
 
@@ -60,9 +62,9 @@ def _in_second_table(run: GridRun) -> bool:
     return run.extended or run.architecture == EXTENDED_ARCHITECTURE
 
 
-def _made_at_once(placed: Placed, made: Container[GridRun]) -> bool:
+def _made_at_once(status: RunStatus, made: Container[GridRun]) -> bool:
     """Whether this command made the run from its first step to the last: each process leaves one entry."""
-    return placed.run in made and len(_provenance(placed.folder)) == 1
+    return status.run in made and len(_provenance(status.folder)) == 1
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -74,14 +76,14 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _entry(results: Path, placed: Placed) -> dict[str, Any]:
+def _entry(results: Path, status: RunStatus) -> dict[str, Any]:
     return {
-        "folder": str(placed.folder.relative_to(results)),
-        "estimator": placed.run.estimator,
-        **_nature(Path(ESTIMATORS.get(placed.run.estimator, placed.run.estimator)).stem),
-        "config": identity(read_config(placed.folder)),
-        "result": placed.result,
-        "provenance": _provenance(placed.folder),
+        "folder": str(status.folder.relative_to(results)),
+        "estimator": status.run.estimator,
+        **_nature(Path(ESTIMATORS.get(status.run.estimator, status.run.estimator)).stem),
+        "config": identity(read_config(status.folder)),
+        "result": status.result,
+        "provenance": _provenance(status.folder),
     }
 
 
@@ -93,8 +95,4 @@ def _nature(name: str) -> dict[str, Any]:
 
 def _provenance(folder: Path) -> list[dict[str, Any]]:
     """One entry per process that worked on the run; without command lines, which are full of this machine's paths."""
-    try:
-        entries = json.loads((folder / PROVENANCE).read_bytes())
-        return [{key: value for key, value in entry.items() if key != "command"} for entry in entries]
-    except (OSError, ValueError, AttributeError):
-        return []
+    return [{key: value for key, value in entry.items() if key != "command"} for entry in read_provenance(folder)]

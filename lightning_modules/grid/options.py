@@ -42,7 +42,7 @@ class Options:
     only: tuple[str, str] | None  # architecture, and estimator or ""
     extended: bool  # the other estimators too
     results: Path
-    engine: str  # local or ray
+    launcher: str  # local or ray
     ray_address: str | None
     gpus_per_run: float  # of a Ray cluster's GPUs
 
@@ -69,7 +69,12 @@ def parse_options(arguments: list[str]) -> Options:
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
-    add("--engine", choices=("local", "ray"), default="local", help="make runs on this machine or on a Ray cluster")
+    add(
+        *("--launcher", "--engine"),  # the older name, which also means what computes common random numbers
+        choices=("local", "ray"),
+        default="local",
+        help="make runs on this machine or on a Ray cluster",
+    )
     add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
     add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
@@ -93,22 +98,24 @@ def parse_options(arguments: list[str]) -> Options:
             "the second table; name that"
         )
     results = called_from / given.results if given.results else RESULTS
-    _check_engine(parser, given)
+    _check_launcher(parser, given)
     share = given.gpus_per_run or 0.0
-    ray = (given.engine, given.ray_address, share)
+    ray = (given.launcher, given.ray_address, share)
     return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray)
 
 
-def _check_engine(parser: _Parser, given: argparse.Namespace) -> None:
-    if given.engine == "local":
+def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
+    if given.launcher == "local":
         for option, value in (("--ray-address", given.ray_address), ("--gpus-per-run", given.gpus_per_run)):
             if value is not None:
-                parser.error(f"{option} is given, expected --engine ray with it; add that, or leave {option} out")
+                parser.error(f"{option} is given, expected --launcher ray with it; add that, or leave {option} out")
         return
     if given.jobs is not None:
-        parser.error("--jobs is given, expected --engine local with it; a Ray cluster makes as many as it has room for")
+        parser.error(
+            "--jobs is given, expected --launcher local with it; a Ray cluster makes as many as it has room for"
+        )
     if importlib.util.find_spec("ray") is None:
-        parser.error("there is no Ray here, expected it for --engine ray; install it with pip install -e '.[ray]'")
+        parser.error("there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'")
 
 
 def _at_least_one(text: str) -> int:

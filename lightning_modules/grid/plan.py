@@ -17,7 +17,7 @@ from lightning_modules.grid.options import (
     EXTENDED_ARCHITECTURE,
 )
 from lightning_modules.run.folder import RESULT, find_run_folder
-from lightning_modules.run.metrics_csv import METRICS, read_metrics
+from lightning_modules.run.tables import METRICS, read_metrics
 
 FIGURE1 = "32-64-128-256"  # the architecture whose gradient variance is measured
 
@@ -37,7 +37,7 @@ class GridRun:
 
 
 @dataclass(frozen=True)
-class Placed:
+class RunStatus:
     """A run with its config and its folder, and its result if it is finished."""
 
     run: GridRun
@@ -89,15 +89,15 @@ def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, r
     return (*words, "--seed_everything", str(seed), "--results_dir", str(results))
 
 
-def place(run: GridRun, results: Path) -> Placed:
+def place(run: GridRun, results: Path) -> RunStatus:
     """Where a run lies and whether it is finished; ValueError if its folder is damaged."""
     return find(run, fit_config(list(run.arguments)), results)
 
 
-def find(run: GridRun, config: dict[str, Any], results: Path) -> Placed:
+def find(run: GridRun, config: dict[str, Any], results: Path) -> RunStatus:
     """The same of a run whose config is known: reading the arguments takes a third of a second."""
     folder = find_run_folder(results, config)
-    return Placed(run, config, folder, read_result(folder), _steps_done(folder))
+    return RunStatus(run, config, folder, read_result(folder), _steps_done(folder))
 
 
 def _steps_done(folder: Path) -> int:

@@ -1,21 +1,26 @@
-"""One run of the grid in a process of its own, and what to make of its end; loads nothing heavy."""
+"""One run of the grid in a process of its own, and what its end means; loads nothing heavy.
+
+`python -m lightning_modules.grid.process ARGUMENTS` is the releg command, but ends with the process that started it, so
+that nothing trains on unseen. The check starts before the long imports.
+"""
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lightning_modules.grid import supervised
+from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end_with
 
 LOG = "log.txt"  # in the run's folder: all that its processes printed
 PROGRESS = "progress.json"
-PROGRESS_VARIABLE = "RELEG_PROGRESS_FILE"  # of the environment: where to write progress; without it nothing is written
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")  # those of the user win
 SECONDS_TO_STOP = 5.0
+SECONDS_BETWEEN_CHECKS = 0.2
 
 
 def start(
@@ -36,14 +41,14 @@ def start(
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads slow each other down where others need the cores too
         **os.environ,
-        supervised.VARIABLE: str(os.getpid()),
+        PARENT_VARIABLE: str(os.getpid()),
         PROGRESS_VARIABLE: str(folder / PROGRESS),
     }
     with (folder / LOG).open("ab") as log:
         log.write(f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
         log.flush()
         return subprocess.Popen(
-            [sys.executable, "-m", "lightning_modules.grid.supervised", "fit", *arguments],
+            [sys.executable, "-m", "lightning_modules.grid.process", "fit", *arguments],
             cwd=Path(__file__).parents[2],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -52,6 +57,22 @@ def start(
             start_new_session=True,  # Ctrl-C goes to this process, which ends its jobs in order
             pass_fds=keep_open,
         )
+
+
+def run_to_end(folder: str, title: str, arguments: Sequence[str], threads: int) -> int:
+    """What a Ray worker does for one run: start the process, wait, and return its exit code.
+
+    The process ends with the worker. Ray interrupts a cancelled task as Ctrl-C would; it then waits for the process.
+    """
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))  # in place of Ray's
+    process = start(Path(folder), title, arguments, threads)
+    try:
+        while (code := process.poll()) is None:
+            time.sleep(SECONDS_BETWEEN_CHECKS)
+        return code
+    finally:
+        stop([process])
+        remove_progress(Path(folder))
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -82,5 +103,10 @@ def last_words(folder: Path, code: int) -> str:
 
 
 def remove_progress(folder: Path) -> None:
-    """What a process that is gone said of its progress."""
+    """Delete the progress file of a process that is gone."""
     (folder / PROGRESS).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    end_with(int(os.environ[PARENT_VARIABLE]))
+    runpy.run_module("lightning_modules.cli", run_name="__main__", alter_sys=True)

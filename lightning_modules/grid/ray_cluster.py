@@ -1,8 +1,8 @@
 """Runs of the grid on a Ray cluster: a task each; one whose worker or machine is lost goes on elsewhere.
 
 All machines see the clone, its environment and the results folder under the same paths. A task starts the process that
-the local engine would start, so the numbers are the same; progress is read from the folder. A run has one thread, or as
-many as OMP_NUM_THREADS says, whatever the size of the cluster: rounding depends on it.
+the local launcher would start, so the numbers are the same; progress is read from the folder. A run has one thread, or
+as many as OMP_NUM_THREADS says, whatever the size of the cluster: rounding depends on it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.grid import process as run_process
-from lightning_modules.grid.launch import SECONDS_BETWEEN_LOOKS, Ended, Job, Look, judge
-from lightning_modules.grid.plan import Placed, read_result
-from lightning_modules.grid.ray_task import make_run
+from lightning_modules.grid import process
+from lightning_modules.grid.launch import Ended, Job, OnUpdate, judge
+from lightning_modules.grid.plan import RunStatus, read_result
 
 RETRIES = 20  # of one run, after as many lost workers
-SECONDS_TO_CANCEL = run_process.SECONDS_TO_STOP + 5.0
+SECONDS_TO_CANCEL = process.SECONDS_TO_STOP + 5.0
 SECONDS_TO_ANSWER = 10.0
 ROOT = Path(__file__).parents[2]
 
@@ -88,33 +87,33 @@ def _list(numbers: list[float]) -> str:
     return ", ".join(f"{number:g}" for number in numbers) or "none"
 
 
-def run_all(waiting: Sequence[Placed], threads: int, gpus_per_run: float, look: Look) -> None:
+def run_all(waiting: Sequence[RunStatus], threads: int, gpus_per_run: float, on_update: OnUpdate) -> None:
     """Make all runs, as many at a time as the cluster has room for; one that fails does not stop the others.
 
     Args:
         waiting: the runs, in their order.
         threads: of each run, and CPUs that it takes.
         gpus_per_run: the share of a GPU that each run takes.
-        look: called a few times a second.
+        on_update: called a few times a second.
     """
     import ray
 
-    task = ray.remote(num_cpus=threads, num_gpus=gpus_per_run, max_retries=RETRIES)(make_run)
+    task = ray.remote(num_cpus=threads, num_gpus=gpus_per_run, max_retries=RETRIES)(process.run_to_end)
     jobs: dict[Any, Job] = {}
     try:
-        for placed in waiting:
-            run_process.remove_progress(placed.folder)
-            arguments = (str(placed.folder), str(placed.run), placed.run.arguments, threads)
-            jobs[task.remote(*arguments)] = Job(placed)
+        for status in waiting:
+            process.remove_progress(status.folder)
+            arguments = (str(status.folder), str(status.run), status.run.arguments, threads)
+            jobs[task.remote(*arguments)] = Job(status)
         started: set[Any] = set()
         while jobs:
-            done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=SECONDS_BETWEEN_LOOKS)
+            done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=process.SECONDS_BETWEEN_CHECKS)
             ended = [_end(each, jobs.pop(each)) for each in done]
             for each in jobs.keys() - started:
                 if jobs[each].progress() is not None:
                     started.add(each)
                     jobs[each].started = time.monotonic()
-            look([job for each, job in jobs.items() if each in started], ended)
+            on_update([job for each, job in jobs.items() if each in started], ended)
     finally:
         _cancel(list(jobs))
 
@@ -126,24 +125,24 @@ def _end(task: Any, job: Job) -> Ended:
         code = ray.get(task)
     except ray.exceptions.RayError as error:
         reason = " ".join(str(error).split())
-        return Ended(job.placed, job.seconds, f"was lost {RETRIES + 1} times, expected a worker that lives: {reason}")
-    if code == 0 and not _has_result(job.placed):
-        folder = job.placed.folder
+        return Ended(job.status, job.seconds, f"was lost {RETRIES + 1} times, expected a worker that lives: {reason}")
+    if code == 0 and not _has_result(job.status):
+        folder = job.status.folder
         problem = f"was finished, but its result is not in {folder}, expected a folder that all machines share"
-        return Ended(job.placed, job.seconds, f"{problem}; give one with --results")
+        return Ended(job.status, job.seconds, f"{problem}; give one with --results")
     return judge(job, code)
 
 
-def _has_result(placed: Placed) -> bool:
+def _has_result(status: RunStatus) -> bool:
     """A file that another machine wrote may take some seconds to appear on a network's file system."""
-    deadline = time.monotonic() + run_process.SECONDS_TO_STOP
+    deadline = time.monotonic() + process.SECONDS_TO_STOP
     while time.monotonic() < deadline:
         try:
-            if read_result(placed.folder) is not None:
+            if read_result(status.folder) is not None:
                 return True
         except ValueError:
             return True  # it is there, if damaged
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(process.SECONDS_BETWEEN_CHECKS)
     return False
 
 

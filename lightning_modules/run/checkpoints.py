@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import struct
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
 from lightning_modules.console import say
+from lightning_modules.files import replacing
 from lightning_modules.run.checkpoint_content import check_parts
 from lightning_modules.run.ranks import is_first
 
@@ -32,22 +32,15 @@ class SafeCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write the checkpoint with its digest; the name appears only when the file is whole."""
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
-            with temporary.open("wb") as file:
+            with replacing(target) as file:
                 torch.save({**checkpoint, "digest": digest(checkpoint)}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
         except (OSError, RuntimeError) as error:  # torch's writer turns the system's errors into its own
             cause = error.__context__ if isinstance(error.__context__, OSError) else error
             raise OSError(
                 f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected room for it; free some "
                 "disk space and give the same command again, which continues from the last checkpoint"
             ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Callable[..., Any] | None = None, weights_only: bool | None = True

@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor, distributed
 
-from lightning_modules.grid import supervised
+from lightning_modules.run import parent
 
 AS_LONG_AS_IT_TAKES = timedelta(days=10_000)
 
@@ -26,7 +26,7 @@ def is_first() -> bool:
 def follow_launcher() -> None:
     """A rank that was started by another one ends with it, however that ends."""
     if os.environ.get("LOCAL_RANK", "0") != "0":
-        supervised.end_with(int(os.environ.get(supervised.VARIABLE) or os.getppid()))
+        parent.end_with(int(os.environ.get(parent.PARENT_VARIABLE) or os.getppid()))
 
 
 def share_machine(trainer: pl.Trainer) -> None:
@@ -39,7 +39,7 @@ def share_machine(trainer: pl.Trainer) -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, torch.get_num_threads() // trainer.num_devices))
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        os.environ[supervised.VARIABLE] = str(os.getpid())
+        os.environ[parent.PARENT_VARIABLE] = str(os.getpid())
 
 
 def mean_over_ranks_(values: Sequence[Tensor]) -> None:

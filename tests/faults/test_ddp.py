@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lightning_modules import cli
 from lightning_modules.run import ranks
-from lightning_modules.run.variance_csv import read_rows
+from lightning_modules.run.tables import read_variances
 from tests.faults.ddp_gradients import CASES, STEPS, record
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, wait_for_new_checkpoint
@@ -98,7 +98,7 @@ def test_a_run_on_two_ranks_is_written_once(undisturbed: Path, steps: int) -> No
     assert {step for step, metric in logged if metric == "val/elbo"} == {str(step) for step in range(20, steps + 1, 20)}
     measured = [
         (row["step"], row["layer"], row["kind"], row["estimator"])
-        for row in read_rows(undisturbed / "grad_variance.csv")
+        for row in read_variances(undisturbed / "grad_variance.csv")
     ]
     assert len(measured) == len(set(measured))
     assert {row[0] for row in measured} == {"0", "20", str(steps)}

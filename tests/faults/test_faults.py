@@ -109,7 +109,7 @@ def test_the_trainer_killed_at_random_moments(reference: Path, tmp_path: Path, t
 
 
 def has_trainer(process: "subprocess.Popen[str]") -> bool:
-    return any("lightning_modules.grid.supervised" in child.command for child in children_of(process.pid))
+    return any("lightning_modules.grid.process" in child.command for child in children_of(process.pid))
 
 
 def test_the_script_and_its_trainer_killed_at_random_moments(

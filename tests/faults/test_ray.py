@@ -1,4 +1,4 @@
-"""reproduce.sh --engine ray on a cluster of two nodes, both on this machine: the numbers of the local engine."""
+"""reproduce.sh --launcher ray on a cluster of two nodes, both on this machine: the numbers of the local launcher."""
 
 import importlib.util
 import os
@@ -45,16 +45,16 @@ def cluster() -> Iterator[Any]:
 
 def trainers(results: Path) -> list[Process]:
     """Processes that train in the folder."""
-    return find_processes("lightning_modules.grid.supervised", str(results))
+    return find_processes("lightning_modules.grid.process", str(results))
 
 
 def start(script: Script, results: Path, cluster: Any) -> "subprocess.Popen[str]":
-    return script.tiny(results, *FIGURE1, "--engine", "ray", "--ray-address", cluster.address)
+    return script.tiny(results, *FIGURE1, "--launcher", "ray", "--ray-address", cluster.address)
 
 
 @needs_ray
 @pytest.mark.long
-def test_interrupted_it_leaves_no_orphans_and_ends_with_the_numbers_of_the_local_engine(
+def test_interrupted_it_leaves_no_orphans_and_ends_with_the_numbers_of_the_local_launcher(
     script: Script, undisturbed: tuple[Path, str, str], cluster: Any, tmp_path: Path
 ) -> None:
     process = start(script, tmp_path, cluster)
@@ -160,7 +160,7 @@ def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp
 
 def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_path: Path) -> None:
     blocked = (
-        "import sys; sys.modules['ray'] = None\nfrom lightning_modules.grid.reproduce import main\nmain(sys.argv[1:])"
+        "import sys; sys.modules['ray'] = None\nfrom lightning_modules.grid.__main__ import main\nmain(sys.argv[1:])"
     )
     arguments = ["--engine", "ray", "--results", str(tmp_path)]
     done = subprocess.run(
@@ -168,7 +168,7 @@ def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_pat
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "reproduce.sh: there is no Ray here, expected it for --engine ray; install it with pip install -e '.[ray]'; "
+        "reproduce.sh: there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'; "
         "see bash reproduce.sh --help\n"
     )
 
@@ -176,11 +176,11 @@ def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--engine", "slurm"], "argument --engine: invalid choice: 'slurm' (choose from "),
-        (["--ray-address", "here:1"], "--ray-address is given, expected --engine ray with it"),
-        (["--gpus-per-run", "0.5"], "--gpus-per-run is given, expected --engine ray with it"),
+        (["--engine", "slurm"], "argument --launcher/--engine: invalid choice: 'slurm' (choose from "),
+        (["--ray-address", "here:1"], "--ray-address is given, expected --launcher ray with it"),
+        (["--gpus-per-run", "0.5"], "--gpus-per-run is given, expected --launcher ray with it"),
         (["--engine", "ray", "--gpus-per-run", "2"], "argument --gpus-per-run: got 2, expected a number from 0 to 1"),
-        (["--engine", "ray", "--jobs", "2"], "--jobs is given, expected --engine local with it"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is given, expected --launcher local with it"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

@@ -59,7 +59,7 @@ def test_a_kill_during_a_checkpoint_write_loses_nothing(uninterrupted: tuple[str
     estimator, reference = uninterrupted
     script = (
         "import os, signal, sys, torch\n"
-        "from lightning_modules import checkpoints, cli\n"
+        "from lightning_modules import cli; from lightning_modules.run import checkpoints\n"
         "save, calls = torch.save, []\n"
         "def half(value, file):\n"
         "    calls.append(1)\n"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.run.metrics_csv import read_metrics
+from lightning_modules.run.tables import read_metrics
 
 
 def final_state(folder: Path) -> dict[str, Any]:

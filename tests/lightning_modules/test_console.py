@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import console
-from lightning_modules.complaints import answered, complain
+from lightning_modules.console import answered, complain
 
 
 def ends_with(error: BaseException) -> int:

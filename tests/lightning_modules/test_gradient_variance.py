@@ -18,12 +18,10 @@ from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.commands.variance import main, read_estimator, shipped_names
 from lightning_modules.gradient_variance import GradientVariance, have_same_settings, training_images
-from lightning_modules.run import progress
+from lightning_modules.run.callbacks import TrainingClock
 from lightning_modules.run.checkpoints import SafeCheckpointIO
 from lightning_modules.run.folder import save_config
-from lightning_modules.run.metrics_csv import MetricsCSV
-from lightning_modules.run.progress import TrainingClock
-from lightning_modules.run.variance_csv import COLUMNS, read_rows, replace_rows
+from lightning_modules.run.tables import VARIANCE_COLUMNS, MetricsCSV, read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -112,7 +110,7 @@ def test_training_is_bit_identical_with_and_without_the_callback(tmp_path: Path,
         endings.append([*module.state_dict().values(), *states, torch.get_rng_state(), torch.rand(1)])
         assert module.training
     assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(*endings, strict=True))
-    assert {row["step"] for row in read_rows(tmp_path / "grad_variance.csv")} == {"0", "1", "2", "3", "4"}
+    assert {row["step"] for row in read_variances(tmp_path / "grad_variance.csv")} == {"0", "1", "2", "3", "4"}
 
 
 def test_numbers_are_logged_by_kind_and_layer_and_written_in_long_form(tmp_path: Path, data: BinarizedMNIST) -> None:
@@ -123,7 +121,7 @@ def test_numbers_are_logged_by_kind_and_layer_and_written_in_long_form(tmp_path:
     assert {step: set(row) for step, row in scalars.variances().items()} == {2: own | other, 4: own | other}
     with (tmp_path / "grad_variance.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == VARIANCE_COLUMNS
     assert len(rows) == 2 * len(own | other)
     assert {(row["num_images"], row["samples_per_image"]) for row in rows} == {("3", "4")}
     logged = scalars.variances()[2]["grad_variance/within/layer1"]
@@ -182,11 +180,11 @@ def test_rows_of_a_step_are_replaced_and_damaged_ones_dropped(tmp_path: Path) ->
         return {"crn": GradientVariances(3, 4, [{"within": Number(value, torch.rand(3))}])}
 
     for step, value in ((10, 1.0), (2, 2.0), (10, 3.0)):
-        replace_rows(file, step, results(value))
-    assert [(row["step"], row["value"]) for row in read_rows(file)] == [("2", "2.0"), ("10", "3.0")]
+        replace_variances(file, step, results(value))
+    assert [(row["step"], row["value"]) for row in read_variances(file)] == [("2", "2.0"), ("10", "3.0")]
     with file.open("a") as damaged:
         damaged.write("12,crn,1,wi")
-    assert len(read_rows(file)) == 2
+    assert len(read_variances(file)) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["grad_variance.csv"]
 
 
@@ -200,8 +198,8 @@ def test_measuring_does_not_count_as_training_time(
         return {}
 
     monkeypatch.setattr(gradient_variance, "measure", slow)
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
-    clock = progress.TrainingClock()
+    monkeypatch.setattr("lightning_modules.run.callbacks.time.perf_counter", lambda: now[0])
+    clock = TrainingClock()
     train(tmp_path, data, small(every_n_steps=1), clock)  # the command line puts the clock behind all other callbacks
     assert now[0] == 400
     assert clock.seconds == 0
@@ -302,7 +300,7 @@ def test_command_prints_a_table_and_writes_the_same_numbers(
 ) -> None:
     assert main(["--ckpt", str(checkpoint), *AMOUNTS]) == 0
     printed = capsys.readouterr().out
-    rows = read_rows(checkpoint.with_name("grad_variance-best.csv"))
+    rows = read_variances(checkpoint.with_name("grad_variance-best.csv"))
     assert {row["estimator"] for row in rows} == {"likelihood_ratio", "common_random_numbers"}
     assert {row["step"] for row in rows} == {"4"}
     for row in rows:
@@ -317,8 +315,8 @@ def test_command_measures_the_runs_own_estimator_as_the_callback_does(
 ) -> None:
     train(tmp_path, data, small(samples_per_image=10))
     assert main(["--ckpt", str(checkpoint), "--output", str(tmp_path / "own.csv"), *AMOUNTS]) == 0
-    theirs = [row for row in read_rows(tmp_path / "own.csv") if row["estimator"] == "likelihood_ratio"]
-    by_callback = read_rows(tmp_path / "grad_variance.csv")
+    theirs = [row for row in read_variances(tmp_path / "own.csv") if row["estimator"] == "likelihood_ratio"]
+    by_callback = read_variances(tmp_path / "grad_variance.csv")
     for row, expected in zip(theirs, by_callback, strict=True):
         assert float(row["value"]) == pytest.approx(float(expected["value"]), rel=1e-6)
 

@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from lightning_modules.gradient_variance import GradientVariance
-from lightning_modules.grid import local as local_engine
-from lightning_modules.grid import reproduce
+from lightning_modules.grid import local, reproduce
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.launch import Ended
 from lightning_modules.grid.options import ARCHITECTURES, BUDGETS, CONFIGS, ESTIMATORS, parse_options
-from lightning_modules.grid.plan import GridRun, Placed, place, plan, read_result
-from lightning_modules.run import lock as results_lock
-from lightning_modules.run.folder import architecture_of, build, save_config
+from lightning_modules.grid.plan import GridRun, RunStatus, place, plan, read_result
+from lightning_modules.run import lock
+from lightning_modules.run.folder import architecture_of, save_config
+from lightning_modules.run.load import build
 from releg.report.runs import BUDGETS as BUDGET_NAMES
 
 RESULT = {"steps": 5, "best_step": 5, "training_seconds": 1.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
@@ -43,26 +43,26 @@ def test_the_grid_has_every_cell_of_the_papers_table_for_every_seed(tmp_path: Pa
 def test_every_budget_can_be_placed_and_measures_the_architecture_of_figure_1(name: str, tmp_path: Path) -> None:
     measured = []
     for run in plan(budget_file(name), 1, tmp_path):
-        placed = place(run, tmp_path)
-        assert architecture_of(placed.config) == run.architecture
-        assert (placed.result, placed.steps_done) == (None, 0)
-        callbacks = placed.config["trainer"].get("callbacks") or []
+        status = place(run, tmp_path)
+        assert architecture_of(status.config) == run.architecture
+        assert (status.result, status.steps_done) == (None, 0)
+        callbacks = status.config["trainer"].get("callbacks") or []
         if callbacks:
             measured.append((run.architecture, run.estimator))
             assert all(each["class_path"].endswith(GradientVariance.__name__) for each in callbacks)
-            assert all(step < placed.steps for each in callbacks for step in each["init_args"].get("steps") or [])
+            assert all(step < status.steps for each in callbacks for step in each["init_args"].get("steps") or [])
     assert measured == [("32-64-128-256", "lr"), ("32-64-128-256", "crn")]
 
 
 def test_a_finished_run_is_recognised_by_its_config_and_not_by_its_folder(tmp_path: Path) -> None:
     run = plan(budget_file("smoke"), 1, tmp_path)[0]
-    placed = place(run, tmp_path)
-    save_config(placed.folder, {**placed.config, "results_dir": "elsewhere"})
-    (placed.folder / "result.json").write_text(json.dumps(RESULT))
+    status = place(run, tmp_path)
+    save_config(status.folder, {**status.config, "results_dir": "elsewhere"})
+    (status.folder / "result.json").write_text(json.dumps(RESULT))
     assert place(run, tmp_path).result == RESULT
     longer = place(plan(budget_file("quick"), 1, tmp_path)[0], tmp_path)
     assert longer.result is None
-    assert longer.folder == placed.folder.with_name("seed0-2")
+    assert longer.folder == status.folder.with_name("seed0-2")
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "[]", "{}", json.dumps({**RESULT, "test/elbo": float("nan")})])
@@ -74,22 +74,22 @@ def test_a_damaged_result_is_told_with_what_to_do(tmp_path: Path, text: str) -> 
 
 
 def test_a_locked_folder_is_refused_and_free_again_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results_lock, "SECONDS_TO_WAIT", 0.1)
+    monkeypatch.setattr(lock, "SECONDS_TO_WAIT", 0.1)
     with (
-        results_lock.locked(tmp_path),
+        lock.locked(tmp_path),
         pytest.raises(BlockingIOError, match=r"another reproduce\.sh \(process \d+\) is working in"),
-        results_lock.locked(tmp_path),
+        lock.locked(tmp_path),
     ):
         pass
-    with results_lock.locked(tmp_path):
+    with lock.locked(tmp_path):
         pass
 
 
-def waiting(tmp_path: Path, count: int, steps_done: int = 0) -> list[Placed]:
+def waiting(tmp_path: Path, count: int, steps_done: int = 0) -> list[RunStatus]:
     names = [(architecture, estimator) for architecture in ARCHITECTURES for estimator in ESTIMATORS]
     config = {"trainer": {"max_steps": 100}}
     runs = [GridRun(architecture, estimator, 0, ()) for architecture, estimator in names[:count]]
-    return [Placed(run, config, tmp_path / str(number), None, steps_done) for number, run in enumerate(runs)]
+    return [RunStatus(run, config, tmp_path / str(number), None, steps_done) for number, run in enumerate(runs)]
 
 
 def test_building_what_a_config_describes_leaves_it_as_it_was(tmp_path: Path) -> None:
@@ -104,20 +104,21 @@ def test_a_run_that_is_continued_has_as_many_threads_as_before(tmp_path: Path, m
     """Of however many runs are left: the number of threads is in the rounding."""
     threads = []
 
-    def run_all(waiting: list[Placed], jobs: int, *rest: object) -> None:
-        threads.append((len(waiting), local_engine.threads_per_job(jobs)))
+    def run_all(waiting: list[RunStatus], jobs: int, *rest: object) -> None:
+        threads.append((len(waiting), local.threads_per_job(jobs)))
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(local_engine, "run_all", run_all)
-    monkeypatch.setattr(local_engine, "cores", lambda: 8)
-    monkeypatch.setattr(local_engine, "BYTES_PER_JOB", 1)
+    monkeypatch.setattr(local, "run_all", run_all)
+    monkeypatch.setattr(local, "cores", lambda: 8)
+    monkeypatch.setattr(local, "BYTES_PER_JOB", 1)
     monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
     runs = [
-        Placed(run, {"trainer": {"max_steps": 1}}, tmp_path, None, 0) for run in plan(budget_file("smoke"), 1, tmp_path)
+        RunStatus(run, {"trainer": {"max_steps": 1}}, tmp_path, None, 0)
+        for run in plan(budget_file("smoke"), 1, tmp_path)
     ]
-    left = [*(replace(placed, result=RESULT) for placed in runs[:7]), runs[7]]
-    for placed in (runs, left):
-        reproduce._train(placed, placed, parse_options([]), 0, 1.0)
+    left = [*(replace(status, result=RESULT) for status in runs[:7]), runs[7]]
+    for status in (runs, left):
+        reproduce._train(status, status, parse_options([]), 0, 1.0)
     assert threads == [(8, 1), (1, 1)]
 
 
@@ -141,7 +142,7 @@ def test_runs_that_took_twice_their_prediction_double_the_rest(tmp_path: Path) -
     assert display.seconds_left() == pytest.approx(40.0)
     two[0].folder.mkdir()
     (two[0].folder / "result.json").write_text(json.dumps(RESULT))
-    display.look([], [Ended(two[0], 40.0, "")])
+    display.update([], [Ended(two[0], 40.0, "")])
     assert display.seconds_left() == pytest.approx(40.0)
 
 
@@ -150,7 +151,7 @@ def test_a_failed_run_is_told_at_once_and_remembered(tmp_path: Path) -> None:
     out = io.StringIO()
     display = GridDisplay(1, 0, [one], {}, 1, out)
     assert display.seconds_left() is None
-    display.look([], [Ended(one, 1.0, "the disk is full")])
+    display.update([], [Ended(one, 1.0, "the disk is full")])
     assert out.getvalue() == "SBN(200-200) lr seed 0 failed: the disk is full\n"
     assert display.problems == {one.run: "the disk is full"}
 

@@ -8,25 +8,26 @@ import pytest
 
 from lightning_modules.grid.manifest import EXTENDED_RUNS, RUNS, write_manifests
 from lightning_modules.grid.options import CONFIGS
-from lightning_modules.grid.plan import GridRun, Placed, place, plan, plan_extended
-from lightning_modules.run.folder import PROVENANCE, save_config
+from lightning_modules.grid.plan import GridRun, RunStatus, place, plan, plan_extended
+from lightning_modules.run.folder import save_config
+from lightning_modules.run.provenance import PROVENANCE
 from releg.report.extended import write_extended
 
 RESULT = {"steps": 5, "best_step": 5, "training_seconds": 60.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
 SMOKE = CONFIGS / "budget" / "smoke.yaml"
 
 
-def finish(run: GridRun, results: Path, processes: int = 1) -> Placed:
+def finish(run: GridRun, results: Path, processes: int = 1) -> RunStatus:
     """As the run would leave its folder."""
-    placed = place(run, results)
-    save_config(placed.folder, placed.config)
-    (placed.folder / "result.json").write_text(json.dumps(RESULT))
-    (placed.folder / PROVENANCE).write_text(json.dumps([{"cores": 2}] * processes))
+    status = place(run, results)
+    save_config(status.folder, status.config)
+    (status.folder / "result.json").write_text(json.dumps(RESULT))
+    (status.folder / PROVENANCE).write_text(json.dumps([{"cores": 2}] * processes))
     return place(run, results)
 
 
 @pytest.fixture(scope="module")
-def lr_and_crn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+def lr_and_crn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunStatus]]:
     results = tmp_path_factory.mktemp("results")
     return results, [finish(run, results) for run in plan(SMOKE, 1, results)[:2]]
 
@@ -36,9 +37,9 @@ def read(results: Path, name: str = RUNS) -> dict[str, Any]:
     return content
 
 
-def test_the_time_of_a_command_stands_there_only_if_it_made_all_runs(lr_and_crn: tuple[Path, list[Placed]]) -> None:
+def test_the_time_of_a_command_stands_there_only_if_it_made_all_runs(lr_and_crn: tuple[Path, list[RunStatus]]) -> None:
     results, finished = lr_and_crn
-    runs = [placed.run for placed in finished]
+    runs = [status.run for status in finished]
     write_manifests(results, "first", finished, {}, runs, 100.0)
     assert (read(results)["command"], read(results)["seconds"]) == ("first", 100.0)
     write_manifests(results, "only looks", finished, {}, [], 3.0)
@@ -53,7 +54,7 @@ def test_the_time_of_a_command_that_continued_a_run_is_not_that_of_the_run(tmp_p
     assert read(tmp_path)["seconds"] is None
 
 
-def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[Placed]]) -> None:
+def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[RunStatus]]) -> None:
     results, finished = lr_and_crn
     others = plan_extended(SMOKE, 1, results)
     arm = next(finish(run, results) for run in others if run.estimator == "arm")

@@ -1,18 +1,29 @@
-"""How far a run is: a bar over all steps on a terminal, a plain line now and then elsewhere. And its clock."""
+"""What runs beside training: the clock, the progress display, the progress file and the images for TensorBoard."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import TensorBoardLogger
+from torch import Tensor
+from torchvision.utils import make_grid
 from tqdm import tqdm
 
+from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import say
-from lightning_modules.run.metrics_csv import MetricsCSV
+from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
+from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.sbn_module import SBNModule
+from releg.sbn import SigmoidBeliefNet
 
+SECONDS_BETWEEN_WRITES = 1.0  # of the progress file
+IMAGES_PER_ROW = 8  # and per column
 SECONDS_BETWEEN_LINES = 15.0
 
 
@@ -106,3 +117,64 @@ class StepProgress(pl.Callback):
             left = (trainer.max_steps - trainer.global_step) * since / max(1, done)
             parts.append(f"{left / 60:.1f} min left")
         return ", ".join(parts)
+
+
+class ProgressFile(pl.Callback):
+    """Tells the process that started the run how far it is, about once a second."""
+
+    def __init__(self) -> None:
+        self._path = os.environ.get(PROGRESS_VARIABLE)
+        self._last = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A continued run starts further on."""
+        self._write(trainer, None)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
+        """The elbo is read from the device only when it is written."""
+        if self._path and time.monotonic() - self._last > SECONDS_BETWEEN_WRITES:
+            elbo = pl_module.train_elbo if isinstance(pl_module, SBNModule) else None
+            self._write(trainer, None if elbo is None else float(elbo))
+
+    def _write(self, trainer: pl.Trainer, elbo: float | None) -> None:
+        if self._path and trainer.is_global_zero:
+            self._last = time.monotonic()
+            write_progress(Path(self._path), Progress(trainer.global_step, elbo))
+
+
+class ImageGrids(pl.Callback):
+    """Writes the grids at the start and the end of a run and whenever the step has doubled."""
+
+    def __init__(self) -> None:
+        self._next_step = 0
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """At validations only: training is not held up in between."""
+        due = trainer.global_step >= self._next_step or trainer.global_step >= trainer.max_steps
+        if trainer.state.fn != "fit" or not due or not trainer.is_global_zero:
+            return
+        self._next_step = 2 * trainer.global_step
+        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        data = getattr(trainer, "datamodule", None)
+        if not writers or not isinstance(data, BinarizedMNIST) or not isinstance(pl_module, SBNModule):
+            return
+        count = IMAGES_PER_ROW**2
+        x = next(iter(data.eval_loader("val", 2 * count)))[:count].to(pl_module.device)
+        for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():
+            for writer in writers:
+                writer.add_image(
+                    f"images/{name}", make_grid(images, IMAGES_PER_ROW, pad_value=0.5), trainer.global_step
+                )
+
+
+@torch.no_grad()
+def grids(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """(N, 1, 28, 28) each: the data, p(x | z) for z inferred from it, and p(x | z) for z drawn from the prior."""
+    inferred = model.infer(x, model.draw_noise(x, generator)).z
+    _, drawn = model.generate(model.draw_noise(x, generator), torch.rand(x.shape, generator=generator, device=x.device))
+    images = {
+        "data": x,
+        "reconstruction": torch.sigmoid(model.generative_logits(inferred)[0]),
+        "sample": torch.sigmoid(model.generative_logits(drawn)[0]),
+    }
+    return {name: values.view(-1, 1, 28, 28) for name, values in images.items()}

@@ -1,8 +1,9 @@
-"""metrics.csv: every logged number of a run with its step and the training time until then."""
+"""The tables of a run's folder: metrics.csv, every logged number, and grad_variance.csv, every measured variance."""
 
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,8 +13,11 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.console import say
-from lightning_modules.run.folder import write_atomically
-from releg.report.figure1_data import METRICS as COLUMNS
+from lightning_modules.files import write_atomically
+from releg.measure.variance import GradientVariances
+from releg.report.figure1_data import METRICS as METRICS_COLUMNS
+from releg.report.figure1_data import VARIANCES as VARIANCE_COLUMNS
+from releg.report.runs import read_csv
 
 METRICS = "metrics.csv"
 
@@ -42,11 +46,11 @@ class MetricsCSV(Logger):
         return ""
 
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """The run's config.yaml has them."""
+        """Do nothing: the run's config.yaml has them."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one row per number, in place of one that was logged just before the run was interrupted."""
+        """Append one row per number. It replaces a row logged just before the run was interrupted."""
         numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
         if step is not None and step == self._continued_at:
             self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers)
@@ -54,7 +58,7 @@ class MetricsCSV(Logger):
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
             if file.tell() == 0:
-                writer.writerow(COLUMNS)
+                writer.writerow(METRICS_COLUMNS)
             writer.writerows(rows)
 
     @rank_zero_only
@@ -66,8 +70,8 @@ class MetricsCSV(Logger):
     def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
         if self.path.exists():
             kept = [row for row in read_metrics(self.path) if wanted(row)]
-            lines = [",".join(COLUMNS), *(",".join(row[column] for column in COLUMNS) for row in kept)]
-            write_atomically(self.path, "\n".join(lines) + "\n")
+            rows = (",".join(row[column] for column in METRICS_COLUMNS) for row in kept)
+            write_atomically(self.path, "\n".join([",".join(METRICS_COLUMNS), *rows]) + "\n")
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
@@ -76,10 +80,11 @@ def read_metrics(path: Path) -> list[dict[str, str]]:
     bad = 0
     for line in path.read_bytes().decode(errors="replace").splitlines():
         cells = line.split(",")
-        if tuple(cells) == COLUMNS:
+        if tuple(cells) == METRICS_COLUMNS:
             continue
-        if len(cells) == len(COLUMNS) and cells[0].isdecimal() and _is_number(cells[1]) and _is_number(cells[3]):
-            good.append(dict(zip(COLUMNS, cells, strict=True)))
+        whole = len(cells) == len(METRICS_COLUMNS)
+        if whole and cells[0].isdecimal() and _is_number(cells[1]) and _is_number(cells[3]):
+            good.append(dict(zip(METRICS_COLUMNS, cells, strict=True)))
         else:
             bad += 1
     if bad:
@@ -92,3 +97,43 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[dict[str, str]]:
+    """Rows of a grad_variance.csv: one per estimator, layer (1 is next to x) and kind."""
+    return [
+        {
+            "step": str(step),
+            "estimator": name,
+            "layer": str(layer),
+            "kind": kind,
+            "value": repr(number.value),
+            "standard_error": repr(number.standard_error),
+            "num_images": str(result.num_images),
+            "samples_per_image": str(result.samples_per_image),
+        }
+        for name, result in results.items()
+        for layer, numbers in enumerate(result.layers, start=1)
+        for kind, number in numbers.items()
+    ]
+
+
+def read_variances(file: Path) -> list[dict[str, str]]:
+    """All whole rows of a grad_variance.csv; none if there is no file."""
+    return read_csv(file, VARIANCE_COLUMNS, ("step", "layer", "value", "standard_error"))
+
+
+def replace_variances(file: Path, step: int, results: Mapping[str, GradientVariances]) -> None:
+    """Put a step's rows in place of those it had; the file is whole at any moment."""
+    kept = [row for row in read_variances(file) if row["step"] != str(step)]
+    rows = sorted([*kept, *variance_rows(step, results)], key=lambda row: int(row["step"]))
+    write_atomically(file, variance_csv(rows))
+
+
+def variance_csv(rows: list[dict[str, str]]) -> str:
+    """Rows with their header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, VARIANCE_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

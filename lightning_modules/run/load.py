@@ -1,0 +1,50 @@
+"""From files to objects: the module and the data that a config describes, with the weights of a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.run.checkpoint_content import check_belongs
+from lightning_modules.run.checkpoints import load_run_checkpoint
+from lightning_modules.run.folder import CONFIG, read_config
+from lightning_modules.sbn_module import SBNModule
+
+
+def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule, BinarizedMNIST]:
+    """The module, with the checkpoint's weights, and the data of the run that a checkpoint lies in.
+
+    Args:
+        checkpoint: a file in the folder of a run.
+        data_dir: where the data lie if no longer where the run had them.
+    """
+    state = load_run_checkpoint(checkpoint)
+    if not (checkpoint.parent / CONFIG).is_file():
+        raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
+    config = read_config(checkpoint.parent)
+    if data_dir is not None:
+        config["data"]["data_dir"] = str(data_dir)
+    module, data = build(config)
+    identity = {
+        "architecture": module.model.architecture,
+        "estimator": type(module.estimator).__name__,
+        "data": data.checksum,
+    }
+    fix = f"{checkpoint} and the {CONFIG} beside it are of different runs; keep the files of a run together"
+    check_belongs(state, identity, module.state_dict(), fix)
+    module.load_state_dict(state["state_dict"])
+    return module.eval(), data
+
+
+def build(config: dict[str, Any]) -> tuple[SBNModule, BinarizedMNIST]:
+    """The module, with its initial weights, and the data that a config describes."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(SBNModule, "model")
+    parser.add_class_arguments(BinarizedMNIST, "data")
+    described = copy.deepcopy({key: config[key] for key in ("model", "data")})  # the parser writes into it
+    built = parser.instantiate(parser.parse_object(described))
+    return built.model, built.data
