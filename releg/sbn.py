@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from releg import bernoulli
+from releg.architecture import architecture_name
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class SigmoidBeliefNet(nn.Module):
     @property
     def architecture(self) -> str:
         """Layer sizes as the paper writes them, deepest first: 32-64-128-256."""
-        return "-".join(str(size) for size in reversed(self.layers))
+        return architecture_name(self.layers)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Glorot-uniform weights, zero biases, zero prior logits."""

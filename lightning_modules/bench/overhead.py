@@ -14,13 +14,14 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from lightning_modules.bench.rounds import quartiles
-from lightning_modules.bench.steps import OWN, architecture_name, available
+from lightning_modules.bench.steps import OWN, available
 from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.bench.training_step import TrainingStep, module_for
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.cli import RelegCLI, find_configs
 from lightning_modules.console import say
 from lightning_modules.sbn_module import SBNModule
+from releg.architecture import architecture_name
 
 LAYERS = (200, 200)
 WARM_UP = 30  # steps before the clock starts, in both loops

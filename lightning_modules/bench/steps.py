@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from lightning_modules.bench.training_step import TrainingStep, Weights, module_for
 from lightning_modules.shipped_estimators import read_estimator
+from releg.architecture import architecture_name
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -55,11 +56,6 @@ class Problem:
     def architecture(self) -> str:
         """As the paper writes it, deepest first: 32-64-128-256."""
         return architecture_name(self.layers)
-
-
-def architecture_name(layers: tuple[int, ...]) -> str:
-    """(256, 128, 64, 32), shallow first -> 32-64-128-256."""
-    return "-".join(str(size) for size in reversed(layers))
 
 
 def make_step(name: str, problem: Problem) -> TrainingStep:

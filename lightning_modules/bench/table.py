@@ -10,10 +10,11 @@ from torch import Tensor
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import Schedule, interleave, summary
-from lightning_modules.bench.steps import Problem, architecture_name, available, make_step
+from lightning_modules.bench.steps import Problem, available, make_step
 from lightning_modules.bench.training_step import TrainingStep, Weights, module_for
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import say
+from releg.architecture import architecture_name
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 
 Row = dict[str, object]

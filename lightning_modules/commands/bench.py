@@ -25,10 +25,10 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import quieten, say
 from lightning_modules.files import write_atomically
 from lightning_modules.run.provenance import provenance
+from releg.architecture import layers_of
 from releg.machine import cores
 from releg.report import bench as report
-
-TABLE_1 = ((200, 200), (200, 200, 200), (200, 200, 200, 200), (256, 128, 64, 32))  # layers, shallow first
+from releg.report.names import ARCHITECTURES
 
 DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU.
 
@@ -71,14 +71,13 @@ def build_parser() -> Parser:
     """All options."""
     parser = Parser("releg bench", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    names = " ".join("-".join(str(size) for size in reversed(layers)) for layers in TABLE_1)
     add(
         "--architectures",
         nargs="+",
         type=architecture,
-        default=list(TABLE_1),
+        default=[architecture(name) for name in ARCHITECTURES],
         metavar="SIZES",
-        help=f"units per layer, deepest first; default: {names}",
+        help=f"units per layer, deepest first; default: {' '.join(ARCHITECTURES)}",
     )
     add("--quick", action="store_true", help="a rough answer in less than 3 minutes on 2 cores")
     add("--batch-size", type=at_least(1), default=100, metavar="N", help="images per step; default: 100")
@@ -107,12 +106,10 @@ def either(setting: str) -> str:
 
 def architecture(text: str) -> tuple[int, ...]:
     """32-64-128-256, deepest first -> (256, 128, 64, 32), shallow first."""
-    sizes = text.split("-")
-    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
-        raise argparse.ArgumentTypeError(
-            f"got {text!r}, expected units per layer joined by hyphens, deepest first; write for example 32-64-128-256"
-        )
-    return tuple(int(size) for size in reversed(sizes))
+    try:
+        return tuple(layers_of(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def at_least(low: int) -> Callable[[str], int]:

@@ -9,19 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-BUDGETS = ("smoke", "quick", "standard", "paper")
-# In the paper's order, with their overlays
-ARCHITECTURES = {
-    "200-200": "sbn_200_200.yaml",
-    "200-200-200": "sbn_200_200_200.yaml",
-    "200-200-200-200": "sbn_200_200_200_200.yaml",
-    "32-64-128-256": "sbn_32_64_128_256.yaml",
-}
-ESTIMATORS = {"lr": "likelihood_ratio.yaml", "crn": "common_random_numbers.yaml"}
+from releg.report import names
+from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE
+
+# With their overlays
+ARCHITECTURES = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
+ESTIMATORS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Of --extended: all other shipped estimators, on one architecture, by the names of their files
-EXTENDED_ARCHITECTURE = "200-200"
 EXTENDED = tuple(
     sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATORS.values())
 )

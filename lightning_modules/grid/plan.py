@@ -18,8 +18,7 @@ from lightning_modules.grid.options import (
 )
 from lightning_modules.run.folder import RESULT, find_run_folder
 from lightning_modules.run.tables import METRICS, read_metrics
-
-FIGURE1 = "32-64-128-256"  # the architecture whose gradient variance is measured
+from releg.report.names import FIGURE1_ARCHITECTURE
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
     runs = []
     for seed in range(seeds):
         for architecture in ARCHITECTURES:
-            measured = [measure] if architecture == FIGURE1 and measure.is_file() else []
+            measured = [measure] if architecture == FIGURE1_ARCHITECTURE and measure.is_file() else []
             for estimator, file in ESTIMATORS.items():
                 arguments = _arguments(architecture, file, [budget, *measured], seed, results)
                 runs.append(GridRun(architecture, estimator, seed, arguments))

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from lightning_modules.files import write_atomically
+from releg.architecture import architecture_name
 
 CONFIG, RESULT = "config.yaml", "result.json"
 # Settings that cannot change a result, or only say where things lie
@@ -71,7 +72,7 @@ def _damaged(folder: Path) -> str:
 
 def architecture_of(config: dict[str, Any]) -> str:
     """As the paper writes it, deepest first: 32-64-128-256."""
-    return "-".join(str(size) for size in reversed(config["model"]["layers"]))
+    return architecture_name(config["model"]["layers"])
 
 
 def estimator_of(config: dict[str, Any]) -> str:

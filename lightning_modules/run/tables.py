@@ -15,9 +15,9 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from lightning_modules.console import say
 from lightning_modules.files import write_atomically
 from releg.measure.variance import GradientVariances
-from releg.report.figure1_data import METRICS as METRICS_COLUMNS
-from releg.report.figure1_data import VARIANCES as VARIANCE_COLUMNS
-from releg.report.runs import read_csv
+from releg.report.formats import METRICS as METRICS_COLUMNS
+from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
+from releg.report.formats import read_variances
 
 METRICS = "metrics.csv"
 
@@ -116,11 +116,6 @@ def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[d
         for layer, numbers in enumerate(result.layers, start=1)
         for kind, number in numbers.items()
     ]
-
-
-def read_variances(file: Path) -> list[dict[str, str]]:
-    """All whole rows of a grad_variance.csv; none if there is no file."""
-    return read_csv(file, VARIANCE_COLUMNS, ("step", "layer", "value", "standard_error"))
 
 
 def replace_variances(file: Path, step: int, results: Mapping[str, GradientVariances]) -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from releg.report.bench_plot import png
-from releg.report.runs import remove, write
+from releg.report.bench_plot import draw
+from releg.report.formats import readable, remove, write
+from releg.report.names import label_of
+from releg.report.style import as_bytes
+from releg.report.tables import table
 
 ROWS, STUDIES, PAGE, PLOT = "bench.json", "bench_studies.json", "bench.md", "bench.png"
+ENGINES = {"cpu": "cpu kernel", "batched": "batched", "dense": "dense"}
 LABELS = {
-    "lr": "LR",
-    "crn_cpu": "CRN, cpu kernel",
-    "crn_batched": "CRN, batched",
-    "crn_dense": "CRN, dense",
-    "pyro_lr": "Pyro's LR",
+    "lr": label_of("lr"),
+    **{f"crn_{engine}": f"{label_of('crn')}, {text}" for engine, text in ENGINES.items()},
+    "pyro_lr": f"Pyro's {label_of('lr')}",
 }
 BUSY_AT_START = 0.5  # load average above which other programs must have been at work
 BUSY_AT_END = 1.0  # the same, beyond the threads of the benchmark itself
@@ -35,19 +36,14 @@ def write_bench(results: Path) -> list[Path]:
     if not studies["scaling"]:
         remove(plot)  # it would belong to another run
         return [page]
-    write(plot, png(studies["scaling"], studies["exponents"], LABELS))
+    write(plot, as_bytes(draw(studies["scaling"], studies["exponents"], LABELS)))
     return [page, plot]
 
 
 def read(path: Path) -> Any:
-    """A file of numbers; ValueError or FileNotFoundError tells how to get it."""
-    hint = "run releg bench first"
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}, expected the numbers of a benchmark; {hint}")
-    try:
+    """A file of numbers; ValueError says how to get it."""
+    with readable(path, "the numbers of a benchmark", "run releg bench first"):
         return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}), expected JSON; {hint}") from error
 
 
 def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
@@ -125,7 +121,7 @@ def pivot(rows: Sequence[Row], cell: Callable[[Row], str]) -> str:
         [f"SBN({architecture})", *(cell(by_key[architecture, name]) for name in names)]
         for architecture in dict.fromkeys(row["architecture"] for row in rows)
     ]
-    return table(["", *(LABELS[name] for name in names)], lines)
+    return text_table(["", *(LABELS[name] for name in names)], lines)
 
 
 def time_cell(row: Row) -> str:
@@ -149,7 +145,7 @@ def parts_table(rows: Sequence[Row]) -> str:
         [f"SBN({row['architecture']})", LABELS[row["estimator"]], *(_ms(row["ms_parts"][name]) for name in names)]
         for row in chosen
     ]
-    return table(["", "", *names], lines)
+    return text_table(["", "", *names], lines)
 
 
 def scaling_section(studies: dict[str, Any]) -> list[str]:
@@ -166,7 +162,12 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
     ]
     head = ["time against", "range", "", "exponent", "exponent of the ratio to LR"]
     parts = [f"![cost of a step against units per layer and depth]({PLOT})", *units_table(studies["scaling"])]
-    return ["## Growth", *parts, "Slopes in log-log scale over several sizes, at initial weights:", table(head, lines)]
+    return [
+        "## Growth",
+        *parts,
+        "Slopes in log-log scale over several sizes, at initial weights:",
+        text_table(head, lines),
+    ]
 
 
 def units_table(rows: Sequence[Row]) -> list[str]:
@@ -202,7 +203,7 @@ def units_table(rows: Sequence[Row]) -> list[str]:
         "one flip changes, about the square root of the units at these weights, bring in a further power of 1/2."
     )
     head = ["units per layer", "LR, ms", "CRN, ms", "ratio", "LR's exponent since the last size", "CRN's"]
-    return [text, table(head, lines)]
+    return [text, text_table(head, lines)]
 
 
 def overhead_section(studies: dict[str, Any]) -> list[str]:
@@ -222,7 +223,7 @@ def overhead_section(studies: dict[str, Any]) -> list[str]:
         f"Steps per second of `releg fit`, validation off, against a bare loop of the same step on the same data: "
         f"{first['repetitions']} times {first['steps']} steps each way, in turns."
     )
-    return ["## What the Trainer takes", text, table(["", "", "bare loop", "Trainer", "lost"], lines)]
+    return ["## What the Trainer takes", text, text_table(["", "", "bare loop", "Trainer", "lost"], lines)]
 
 
 def notes(run: dict[str, Any]) -> str:
@@ -239,12 +240,9 @@ def notes(run: dict[str, Any]) -> str:
     return "\n".join(["## How it was measured", "", *(f"- {line}" for line in lines)])
 
 
-def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Markdown; empty without lines."""
-    if not lines:
-        return ""
-    rule = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *lines])
+def text_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns are all aligned to the left; empty without lines."""
+    return "\n".join(table(head, lines, texts=len(head))) if lines else ""
 
 
 def _ms(value: float) -> str:
@@ -257,10 +255,3 @@ def _ratio(value: float) -> str:
 
 def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
-
-
-if __name__ == "__main__":
-    try:
-        print(*write_bench(Path(sys.argv[1] if len(sys.argv) > 1 else "results")), sep="\n")
-    except (OSError, ValueError) as error:
-        sys.exit(f"releg.report: {error}")

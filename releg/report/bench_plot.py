@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from releg.report.figure1 import COLOURS, FONT
+from releg.report.names import ESTIMATORS
+from releg.report.style import in_style
 
 STYLES: dict[str, Any] = {
-    "lr": {"color": COLOURS["lr"], "marker": "o", "markerfacecolor": "white"},
-    "crn_cpu": {"color": COLOURS["crn"], "marker": "s"},
-    "crn_batched": {"color": COLOURS["crn"], "marker": "^", "linestyle": "--", "markerfacecolor": "white"},
+    "lr": {"color": ESTIMATORS["lr"].colour, "marker": "o", "markerfacecolor": "white"},
+    "crn_cpu": {"color": ESTIMATORS["crn"].colour, "marker": "s"},
+    "crn_batched": {"color": ESTIMATORS["crn"].colour, "marker": "^", "linestyle": "--", "markerfacecolor": "white"},
 }
 AXES = {"units": "units per layer, depth 2", "depth": "depth, 200 units per layer"}
 
 Row = dict[str, Any]
 
 
-def png(rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str]) -> bytes:
-    """The picture as a file; the same numbers make the same bytes."""
-    data = io.BytesIO()
-    with mpl.rc_context(FONT):
-        draw(rows, exponents, labels).savefig(data, format="png", dpi=300, metadata={"Software": None})
-    return data.getvalue()
-
-
+@in_style
 def draw(rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str]) -> Figure:
-    """One panel per study, with quartiles over rounds as bars and the fitted exponents in the legend."""
+    """One panel per study; the bars are quartiles over rounds, the legend shows the fitted exponents."""
     studies = [study for study in AXES if any(row["study"] == study for row in rows)]
     figure = Figure(figsize=(3.4 * len(studies), 3.0), layout="constrained")
     panels = figure.subplots(1, len(studies), sharey=True, squeeze=False)[0]

@@ -9,27 +9,25 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from releg.report.compare_plot import png
-from releg.report.runs import write
-from releg.report.tables import line, rule
+from releg.report.compare_plot import draw
+from releg.report.formats import readable, write
+from releg.report.names import label_of
+from releg.report.runs import Row, machine
+from releg.report.style import as_bytes
+from releg.report.tables import table
 
-Row = dict[str, Any]
 DETECTED = 5.0  # standard errors of bias2 above zero
 
 
 def write_compare(results: Path) -> str:
     """Write the artefacts; answers with the Markdown."""
     path = results / "compare.json"
-    try:
+    with readable(path, "what releg compare writes", "run it again"):
         document = json.loads(path.read_bytes())
         rows = on_one_clock(document["rows"])
         text = as_markdown({**document, "rows": rows})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}: {error}), expected what releg compare writes; run it again"
-        ) from error
     write(results / "compare.csv", as_csv(rows))
-    write(results / "compare.png", png(rows, document["title"]))
+    write(results / "compare.png", as_bytes(draw(rows, document["title"]), dpi=200))
     write(results / "compare.md", text)
     return text
 
@@ -45,11 +43,9 @@ def work(row: Row) -> float:
     return float(row["within"]["value"] * row["ms_per_step"])
 
 
-def mark(row: Row) -> str:
-    """What must stand beside the name."""
-    if not row["unbiased"]:
-        return " (biased)"
-    return " (climbs the multi-sample bound)" if row["objective"] != "elbo" else ""
+def name_of(row: Row) -> str:
+    """The estimator, with a warning if it is biased or climbs another bound."""
+    return label_of(row["estimator"], row["unbiased"], row["objective"])
 
 
 def bias(row: Row) -> str:
@@ -84,17 +80,25 @@ def as_markdown(document: dict[str, Any]) -> str:
         "that gradient; z is the number of standard errors that its square lies above zero, and what is not seen lies "
         "below the square plus two of them: the larger the variance, the less can be seen.",
         "",
-        line(head),
-        rule(len(head)),
+        *table(head, [_cells(row, reference) for row in rows]),
     ]
-    for row in rows:
-        peak = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
-        cells = [row["estimator"] + mark(row), _figure(row["within"]), _figure(row["total"]), bias(row)]
-        cells += [f"{row['evaluations']:,}", f"{row['ms_per_step']:.1f}", f"{row['ratio_to_lr']:.2f}", peak]
-        cells += [f"{work(row):.3g}", *([] if reference is None else [f"{reference / work(row):.3g}"])]
-        lines.append(line(cells))
     lines += ["", "![variance against cost](compare.png)", "", *_layers(document["rows"]), *_how(document)]
     return "\n".join(lines) + "\n"
+
+
+def _cells(row: Row, reference: float | None) -> list[str]:
+    return [
+        name_of(row),
+        _figure(row["within"]),
+        _figure(row["total"]),
+        bias(row),
+        f"{row['evaluations']:,}",
+        f"{row['ms_per_step']:.1f}",
+        f"{row['ratio_to_lr']:.2f}",
+        "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
+        f"{work(row):.3g}",
+        *([] if reference is None else [f"{reference / work(row):.3g}"]),
+    ]
 
 
 def _layers(rows: list[Row]) -> list[str]:
@@ -109,11 +113,9 @@ def _layers(rows: list[Row]) -> list[str]:
         "within: variance for one image; total: for an image chosen by chance; bias2: squared bias, which noise may "
         "take below zero.",
     ]
-    lines += ["", line(head), rule(len(head))]
-    for row in sorted(rows, key=lambda row: float(row["within"]["value"])):
-        cells = [_figure(layer[kind]) for layer in row["layers"] for kind in kinds]
-        lines.append(line([row["estimator"] + mark(row), *cells]))
-    return lines
+    ordered = sorted(rows, key=lambda row: float(row["within"]["value"]))
+    cells = [[name_of(row), *(_figure(layer[kind]) for layer in row["layers"] for kind in kinds)] for row in ordered]
+    return [*lines, "", *table(head, cells)]
 
 
 def _how(document: dict[str, Any]) -> list[str]:
@@ -123,7 +125,7 @@ def _how(document: dict[str, Any]) -> list[str]:
         "## How it was made",
         "",
         f"- `{document['command']}`",
-        f"- {_minutes(document)} on {made.get('processor', '?')}, {made.get('cores', '?')} cores",
+        f"- {_minutes(document)} on {machine(made)}",
         f"- commit {made.get('commit', 'unknown')}",
         f"- what an estimator owns (baselines, control variates) was trained for {document['baseline_steps']:,} "
         "mini-batches at these weights, unless the run's own estimator brings it along",

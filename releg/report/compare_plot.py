@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from releg.report.figure1 import FONT
+from releg.report.style import in_style
 
 Row = dict[str, Any]
 UNBIASED, BIASED, OTHER = "#1f4e79", "#b3471d", "#6b6b6b"
-
-
-def png(rows: Sequence[Row], title: str) -> bytes:
-    """The picture as a file; the same numbers make the same bytes."""
-    data = io.BytesIO()
-    with mpl.rc_context(FONT):
-        draw(rows, title).savefig(data, format="png", dpi=200, metadata={"Software": None})
-    return data.getvalue()
 
 
 def front(rows: Sequence[Row]) -> list[Row]:
@@ -38,6 +28,7 @@ def front(rows: Sequence[Row]) -> list[Row]:
     return best
 
 
+@in_style
 def draw(rows: Sequence[Row], title: str) -> Figure:
     """Log-log; names beside the points, moved apart where they would meet."""
     figure = Figure(figsize=(6.8, 4.6), layout="constrained")

@@ -1,100 +1,78 @@
-"""Figure 1: bound on the validation images and gradient variance of SBN(32-64-128-256) in the course of training."""
+"""Figure 1: validation bound and gradient variance of one net during training."""
 
 from __future__ import annotations
 
-import io
 import statistics
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from releg.report.figure1_data import ARCHITECTURE, CSV, Point, as_csv, from_csv, gather
-from releg.report.runs import NAMES, budget_sentence, read_manifest, remove, write
+from releg.report.figure1_data import CSV, Point, as_csv, from_csv, gather
+from releg.report.formats import remove, write
+from releg.report.names import ESTIMATORS
+from releg.report.runs import budget_sentence, figure1_runs, read_manifest
+from releg.report.style import as_bytes, in_style
 
-# Told apart by colour and, in grey, by darkness and by filled and open markers
-COLOURS = {"lr": "#d1700f", "crn": "#0b3c8c"}
 LAYER_STYLES: list[tuple[Any, str]] = [("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ((0, (6, 1, 1, 1, 1, 1)), "v")]
-FONT: Any = {
-    "font.size": 8,
-    "font.family": "DejaVu Sans",
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "pdf.fonttype": 42,  # text stays text
-}
 
 
 def write_figure1(results: Path) -> list[Path]:
-    """Write figure1.csv, .png and .pdf; nothing, and old ones go, if no run of the architecture is finished.
+    """Write figure1.csv, .png and .pdf; delete old ones if no run of the architecture is finished.
 
-    Where the runs' folders are not at hand, as in a fresh clone, the picture is drawn from figure1.csv.
+    If the folders of the runs are missing, as in a fresh clone, the figure is drawn from figure1.csv.
     """
-    manifest = read_manifest(results)
-    chosen = [run for run in manifest.runs if run.architecture == ARCHITECTURE]
-    points = gather(manifest.runs)
+    runs = read_manifest(results).runs
+    chosen = figure1_runs(runs)
+    points = gather(runs)
     if not points and chosen and not any(run.folder.is_dir() for run in chosen):
         points = from_csv(results / CSV)
     paths = [results / name for name in (CSV, "figure1.png", "figure1.pdf")]
     if not points:
         remove(*paths)
         return []
-    figure = draw(points, budget_sentence(chosen))
+    figure = draw(points, f"SBN({chosen[0].net}). {budget_sentence(chosen)}")
     write(paths[0], as_csv(points))
-    write(paths[1], _render(figure, "png"))
-    write(paths[2], _render(figure, "pdf"))
+    write(paths[1], as_bytes(figure))
+    write(paths[2], as_bytes(figure, "pdf"))
     return paths
 
 
-def _render(figure: Figure, form: str) -> bytes:
-    data = io.BytesIO()
-    # Without dates: the same numbers make the same file
-    metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {"Software": None}
-    with mpl.rc_context(FONT):
-        figure.savefig(data, format=form, dpi=300, metadata=metadata)
-    return data.getvalue()
-
-
+@in_style
 def draw(points: list[Point], note: str) -> Figure:
-    """The three panels."""
-    with mpl.rc_context(FONT):
-        figure = Figure(figsize=(7.2, 2.9))
-        left, middle, right = figure.subplots(1, 3)
-        bounds = [point for point in points if point.quantity == "val_elbo"]
-        _draw_bounds(left, bounds, against_time=False)
-        _draw_variances(middle, points)
-        _draw_bounds(right, bounds, against_time=True)
-        for axes, letter in zip((left, middle, right), "abc", strict=True):
-            axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
-            axes.grid(True, which="major", linewidth=0.3, color="0.88")
-            axes.set_axisbelow(True)
-        figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, 0.055))
-        figure.text(0.5, 0.025, f"SBN({ARCHITECTURE}). {note}", ha="center", fontsize=6.5, color="0.35")
-        figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=0.325, wspace=0.36)
+    """The three panels, with a note under them."""
+    figure = Figure(figsize=(7.2, 2.9))
+    left, middle, right = figure.subplots(1, 3)
+    bounds = [point for point in points if point.quantity == "val_elbo"]
+    _draw_bounds(left, bounds, against_time=False)
+    _draw_variances(middle, points)
+    _draw_bounds(right, bounds, against_time=True)
+    for axes, letter in zip((left, middle, right), "abc", strict=True):
+        axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
+        axes.grid(True, which="major", linewidth=0.3, color="0.88")
+        axes.set_axisbelow(True)
+    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, 0.055))
+    figure.text(0.5, 0.025, note, ha="center", fontsize=6.5, color="0.35")
+    figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=0.325, wspace=0.36)
     return figure
 
 
 def _draw_bounds(axes: Axes, bounds: list[Point], against_time: bool) -> None:
     longest = max((point.seconds or 0.0 for point in bounds), default=0.0)
     unit, name = (3600.0, "h") if longest > 3 * 3600 else (60.0, "min") if longest > 180 else (1.0, "s")
-    for estimator, colour in COLOURS.items():
+    for estimator, known in ESTIMATORS.items():
         mine = [point for point in bounds if point.trained_with == estimator]
         steps = sorted({point.step for point in mine})
         at = [[point for point in mine if point.step == step] for step in steps]
         values = [statistics.fmean(point.value for point in here) for here in at]
         x = [statistics.fmean((p.seconds or 0.0) / unit for p in here) for here in at] if against_time else steps
-        axes.plot(x, values, color=colour, linewidth=1.2, **_marker(estimator, "o", len(steps)))
+        axes.plot(x, values, color=known.colour, linewidth=1.2, **_marker(estimator, "o", len(steps)))
         if any(len(here) > 1 for here in at):
             low, high = ([choose(p.value for p in here) for here in at] for choose in (min, max))
-            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+            axes.fill_between(x, low, high, color=known.colour, alpha=0.2, linewidth=0)
     axes.set_ylabel("validation bound (nats)")
     axes.set_xlabel(f"training time ({name})" if against_time else "training steps")
     axes.set_xlim(left=0)
@@ -113,15 +91,15 @@ def _short_steps(value: float, _: int | None = None) -> str:
 
 
 def _draw_variances(axes: Axes, points: list[Point]) -> None:
-    """Each estimator along its own training, as in the paper."""
+    """Each estimator at the weights of its own run, as in the paper."""
     own = [p for p in points if p.quantity == "within" and p.estimator == p.trained_with and p.value > 0]
-    for estimator, colour in COLOURS.items():
+    for estimator, known in ESTIMATORS.items():
         for layer in _layers(points):
             mine = [p for p in own if p.estimator == estimator and p.layer == layer]
             steps = sorted({point.step for point in mine})
             values = [statistics.geometric_mean([p.value for p in mine if p.step == step]) for step in steps]
             line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
-            axes.plot(steps, values, color=colour, linestyle=line, linewidth=1.0, **_marker(estimator, marker, 1))
+            axes.plot(steps, values, color=known.colour, linestyle=line, linewidth=1.0, **_marker(estimator, marker, 1))
     axes.set_xscale("log")
     axes.set_yscale("log")
     steps = [point.step for point in own]
@@ -140,20 +118,20 @@ def _layers(points: list[Point]) -> list[int]:
 
 
 def _marker(estimator: str, marker: str, count: int) -> dict[str, Any]:
-    """LR's are open, CRN's filled; along a long curve not every point has one."""
+    """LR has open markers, CRN filled ones; a long curve has fewer markers than points."""
     return {
         "marker": marker,
         "markersize": 3.2,
         "markeredgewidth": 0.8,
-        "markerfacecolor": "white" if estimator == "lr" else COLOURS[estimator],
+        "markerfacecolor": "white" if estimator == "lr" else ESTIMATORS[estimator].colour,
         "markevery": max(1, count // 8),
     }
 
 
 def _legend(points: list[Point]) -> list[Line2D]:
     handles = [
-        Line2D([], [], color=colour, linewidth=1.2, label=NAMES[estimator], **_marker(estimator, "o", 1))
-        for estimator, colour in COLOURS.items()
+        Line2D([], [], color=known.colour, linewidth=1.2, label=known.label, **_marker(estimator, "o", 1))
+        for estimator, known in ESTIMATORS.items()
     ]
     for layer in _layers(points):
         line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]

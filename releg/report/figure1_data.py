@@ -1,4 +1,4 @@
-"""figure1.csv: the curves of SBN(32-64-128-256), gathered from its runs' metrics.csv and grad_variance.csv."""
+"""figure1.csv: the curves of Figure 1, gathered from the metrics.csv and grad_variance.csv of its runs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ import io
 from pathlib import Path
 from typing import NamedTuple
 
-from releg.report.runs import NAMES, Run, read_csv
+from releg.report.formats import read_csv, read_metrics, read_variances
+from releg.report.names import ESTIMATORS
+from releg.report.runs import Run, figure1_runs
 
-ARCHITECTURE = "32-64-128-256"
 CSV = "figure1.csv"
-# The names under which grad_variance.csv knows the two estimators
-MEASURED = {"likelihood_ratio": "lr", "common_random_numbers": "crn"}
-
-
-# Columns of the runs' files, in their order
-METRICS = ("step", "seconds", "metric", "value")
-VARIANCES = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
+MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
 
 
 class Point(NamedTuple):
@@ -39,51 +34,38 @@ class Point(NamedTuple):
 
 
 def gather(runs: list[Run]) -> list[Point]:
-    """All points of all runs of the architecture."""
-    chosen = [run for run in runs if run.architecture == ARCHITECTURE and run.estimator in NAMES]
+    """All points of the runs of Figure 1."""
+    chosen = [run for run in figure1_runs(runs) if run.estimator in ESTIMATORS]
     return [point for run in chosen for point in (*_bounds(run), *_variances(run))]
 
 
 def _bounds(run: Run) -> list[Point]:
-    rows = read_csv(run.folder / "metrics.csv", METRICS, ("step", "seconds", "value"))
-    return [
-        Point(
-            "val_elbo",
-            run.estimator,
-            run.estimator,
-            run.seed,
-            int(row["step"]),
-            float(row["seconds"]),
-            None,
-            float(row["value"]),
-            None,
-        )
-        for row in rows
-        if row["metric"] == "val/elbo"
-    ]
+    name = run.estimator
+    rows = [row for row in read_metrics(run.folder / "metrics.csv") if row["metric"] == "val/elbo"]
+    times = [(int(row["step"]), float(row["seconds"]), float(row["value"])) for row in rows]
+    return [Point("val_elbo", name, name, run.seed, step, seconds, None, v, None) for step, seconds, v in times]
 
 
 def _variances(run: Run) -> list[Point]:
-    rows = read_csv(run.folder / "grad_variance.csv", VARIANCES, ("step", "layer", "value", "standard_error"))
+    rows = [row for row in read_variances(run.folder / "grad_variance.csv") if row["estimator"] in MEASURED]
     return [
         Point(
-            row["kind"],
-            run.estimator,
-            MEASURED[row["estimator"]],
-            run.seed,
-            int(row["step"]),
-            None,
-            int(row["layer"]),
-            float(row["value"]),
-            float(row["standard_error"]),
+            quantity=row["kind"],
+            trained_with=run.estimator,
+            estimator=MEASURED[row["estimator"]],
+            seed=run.seed,
+            step=int(row["step"]),
+            seconds=None,
+            layer=int(row["layer"]),
+            value=float(row["value"]),
+            standard_error=float(row["standard_error"]),
         )
         for row in rows
-        if row["estimator"] in MEASURED
     ]
 
 
 def as_csv(points: list[Point]) -> str:
-    """With a header; what does not apply is empty."""
+    """The points with a header; None is an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Point._fields)
@@ -97,22 +79,18 @@ def from_csv(path: Path) -> list[Point]:
     def number(text: str) -> float | None:
         return float(text) if text else None
 
+    optional = ("seconds", "layer", "standard_error")
     return [
         Point(
-            row["quantity"],
-            row["trained_with"],
-            row["estimator"],
-            int(row["seed"]),
-            int(row["step"]),
-            number(row["seconds"]),
-            int(row["layer"]) if row["layer"] else None,
-            float(row["value"]),
-            number(row["standard_error"]),
+            quantity=row["quantity"],
+            trained_with=row["trained_with"],
+            estimator=row["estimator"],
+            seed=int(row["seed"]),
+            step=int(row["step"]),
+            seconds=number(row["seconds"]),
+            layer=int(row["layer"]) if row["layer"] else None,
+            value=float(row["value"]),
+            standard_error=number(row["standard_error"]),
         )
-        for row in read_csv(
-            path,
-            Point._fields,
-            ("seed", "step", "seconds", "layer", "value", "standard_error"),
-            optional=("seconds", "layer", "standard_error"),
-        )
+        for row in read_csv(path, Point._fields, ("seed", "step", "value", *optional), optional)
     ]

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from releg.report.runs import Manifest, budget_sentence, missing_lines, read_manifest, write
+from releg.report.formats import write
+from releg.report.names import FIGURE1_ARCHITECTURE
+from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 
 FILES = {
     "paper.json": "the paper's own Table 1, with its source; written by hand",
     "runs.json": "every run behind these files: settings, seed, commit, machine, result",
     "table1.md": "Table 1, ours beside the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
-    "figure1.png": "Figure 1 of SBN(32-64-128-256); also as `.pdf`. From `figure1.csv`",
+    "figure1.png": f"Figure 1 of SBN({FIGURE1_ARCHITECTURE}); also as `.pdf`. From `figure1.csv`",
     "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
     "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
     "`extended_runs.json`",
@@ -55,9 +57,7 @@ def _how(manifest: Manifest) -> list[str]:
         "training": [f"{sum(run.result['training_seconds'] for run in manifest.runs) / 60:.0f} minutes over all runs"],
     }
     lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items())]
-    if manifest.missing:
-        lines += ["", "Missing:", "", *missing_lines(manifest)]
-    return lines
+    return [*lines, *missing_lines(manifest, "Missing")]
 
 
 def _each(texts: Iterable[str]) -> list[str]:
@@ -71,7 +71,7 @@ def _commit(entry: dict[str, Any]) -> str:
 
 
 def _machine(entry: dict[str, Any]) -> str:
-    parts = [entry.get("system"), entry.get("processor"), f"{entry.get('cores')} cores", *entry.get("gpus", [])]
+    parts = [entry.get("system"), machine(entry), *entry.get("gpus", [])]
     return ", ".join(str(part) for part in parts if part)
 
 

@@ -1,77 +1,84 @@
-"""results/runs.json and the files of the runs that it names, as the reports see them."""
+"""results/runs.json and the runs that it names, as the reports see them."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# What the budgets of reproduce.sh are called; a run of any other length goes by its number of steps
-BUDGETS = {200: "smoke", 10_000: "quick", 200_000: "standard", 2_000_000: "paper"}
-AUTHORS_STEPS = 2_000_000  # of the authors' later code
-ESTIMATORS = {"LikelihoodRatio": "lr", "CommonRandomNumbers": "crn"}
-NAMES = {"lr": "LR", "crn": "CRN"}
-WHOLE = ("step", "layer", "seed")  # columns of whole numbers
+from releg.architecture import architecture_name
+from releg.report.formats import readable
+from releg.report.names import (
+    AUTHORS_STEPS,
+    FIGURE1_ARCHITECTURE,
+    PAPER_DATA,
+    budget_name,
+    data_name,
+    estimator_name,
+)
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its saved config (flat: "model.loss"), its result, and who made it where."""
+    """A finished run: its saved config (flat: "model.loss"), its result and its provenance."""
 
     folder: Path
     config: dict[str, Any]
     result: dict[str, Any]
     provenance: list[dict[str, Any]]
-    label: str = ""  # what the grid calls the estimator, where that is known
+    label: str = ""  # the grid's name for the estimator, if known
     unbiased: bool = True
     objective: str = "elbo"
 
     @property
     def architecture(self) -> str:
-        """As the paper writes it, deepest first: 32-64-128-256."""
-        return "-".join(str(size) for size in reversed(self.config["model.layers"]))
+        """As the paper writes it: 32-64-128-256."""
+        return architecture_name(self.config["model.layers"])
+
+    @property
+    def data(self) -> str:
+        """The data set. Configs saved before there was a choice do not name it: they are the paper's."""
+        return data_name(self.config.get("data.class_path", PAPER_DATA))
+
+    @property
+    def net(self) -> str:
+        """The architecture, and the data set unless it is the paper's."""
+        return self.architecture if self.data == PAPER_DATA else f"{self.architecture}, {self.data}"
 
     @property
     def estimator(self) -> str:
-        """Either lr or crn; what the grid calls another, or its class name."""
-        if self.label:
-            return self.label
-        name = self.config["model.estimator.class_path"].rsplit(".", 1)[-1]
-        return ESTIMATORS.get(name, name)
+        """The grid's name (lr, crn, arm, ...), or else the class name."""
+        return self.label or estimator_name(self.config["model.estimator.class_path"])
 
     @property
     def seed(self) -> int:
-        """Of everything."""
+        """The seed of everything."""
         return int(self.config["seed_everything"])
 
     @property
     def steps(self) -> int:
-        """That it was trained."""
+        """The number of training steps."""
         return int(self.config["trainer.max_steps"])
-
-    @property
-    def budget(self) -> str:
-        """Name of the budget with this many steps."""
-        return BUDGETS.get(self.steps, f"{self.steps:,} steps")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What reproduce.sh made, and what it could not."""
+    """What reproduce.sh made, and what it could not make."""
 
     command: str
-    seconds: float | None  # of wall-clock time; none if other commands made some of the runs
+    seconds: float | None  # wall-clock time; None if several commands made the runs
     runs: list[Run]
     missing: dict[str, str]
 
 
 def read_manifest(results: Path, name: str = "runs.json") -> Manifest:
-    """Read runs.json, or another like it; ValueError, with a sentence, if it is damaged or not there."""
+    """Read runs.json or another manifest; ValueError, with a sentence, if it is damaged or missing."""
     path = results / name
-    try:
+    with readable(path, "what reproduce.sh writes", "run it again"):
         content = json.loads(path.read_bytes())
         runs = [
             Run(
@@ -86,78 +93,75 @@ def read_manifest(results: Path, name: str = "runs.json") -> Manifest:
             for each in content["runs"]
         ]
         for run in runs:
-            _ = run.architecture, run.estimator, run.seed, run.steps  # every report needs them
+            _ = run.net, run.estimator, run.seed, run.steps  # every report needs them
         seconds = content["seconds"]
         return Manifest(content["command"], None if seconds is None else float(seconds), runs, content["missing"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}: {error}), expected what reproduce.sh writes; run it again"
-        ) from error
 
 
-def read_csv(
-    path: Path, columns: tuple[str, ...], numbers: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> list[dict[str, str]]:
-    """The rows of a CSV file with these columns; damaged ones, and the header, are left out.
-
-    Args:
-        path: the file; nothing is quoted in it.
-        columns: all of them, in their order.
-        numbers: those that hold finite numbers; `step`, `layer` and `seed` hold whole ones.
-        optional: of these, those that may be empty.
-    """
-    if not path.is_file():
-        return []
-    lines = path.read_bytes().decode(errors="replace").splitlines()
-    cells = [line.split(",") for line in lines]
-    rows = [dict(zip(columns, each, strict=True)) for each in cells if len(each) == len(columns)]
-    return [row for row in rows if all(_is_number(name, row[name], name in optional) for name in numbers)]
+def figure1_runs(runs: list[Run]) -> list[Run]:
+    """The runs of Figure 1's architecture, all on one data set."""
+    chosen = [run for run in runs if run.architecture == FIGURE1_ARCHITECTURE]
+    return [run for run in chosen if run.data == chosen[0].data]
 
 
-def _is_number(name: str, text: str, optional: bool) -> bool:
-    if optional and not text:
-        return True
-    if name in WHOLE:
-        return text.isascii() and text.isdecimal()
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+def over_seeds(runs: list[Run]) -> Row:
+    """What a table says of runs that differ only in their seeds."""
+    first = runs[0]
+    nll = [-run.result["test/elbo"] for run in runs]
+    bound = [-run.result["test/multi_sample_bound"] for run in runs]
+    return {
+        "architecture": first.net,
+        "estimator": first.estimator,
+        "unbiased": first.unbiased,
+        "objective": first.objective,
+        "budget": budget_name(first.steps) or f"{first.steps:,} steps",
+        "steps": first.steps,
+        "seeds": sorted(run.seed for run in runs),
+        "test_nll_mean": statistics.fmean(nll),
+        "test_nll_sd": _sd(nll),
+        "multi_sample_nll_mean": statistics.fmean(bound),
+        "multi_sample_nll_sd": _sd(bound),
+        "samples": first.config["model.test_samples"],
+        "best_steps": [run.result["best_step"] for run in sorted(runs, key=lambda run: run.seed)],
+        "minutes": statistics.fmean(run.result["training_seconds"] for run in runs) / 60,
+    }
+
+
+def _sd(values: list[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def bound_title(runs: list[Run]) -> str:
+    """What the numbers of a table are."""
+    data = " and ".join(dict.fromkeys(run.data for run in runs)) or PAPER_DATA
+    return (
+        f"Variational bound of the negative log-likelihood on the {data} test images, in nats per image "
+        "(lower is better)"
+    )
 
 
 def budget_sentence(runs: list[Run]) -> str:
-    """What must stand under every table: how long was trained, and whether that is long."""
+    """The sentence under every table: how long the runs trained, and whether that is long."""
     steps = sorted({run.steps for run in runs})
     if not steps:
         return "No run is finished yet."
     what = " and ".join(f"{run_steps:,}" for run_steps in steps)
-    names = " and ".join(BUDGETS[run_steps] for run_steps in steps if run_steps in BUDGETS)
+    names = " and ".join(filter(None, map(budget_name, steps)))
     budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
     if steps[0] >= AUTHORS_STEPS:
         return f"{budget}, as many as the authors' later code trains."
     return f"{budget}, which is not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
 
 
-def missing_lines(manifest: Manifest) -> list[str]:
-    """A list of the runs that are not there, by reason."""
+def missing_lines(manifest: Manifest, title: str) -> list[str]:
+    """A list of the missing runs, by reason; nothing if none is missing."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in manifest.missing.items():
         by_reason.setdefault(reason, []).append(name)
-    return [f"- {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+    lines = [f"- {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+    return ["", f"{title}:", "", *lines] if lines else []
 
 
-def write(path: Path, content: str | bytes) -> Path:
-    """Write a file that is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
-def remove(*paths: Path) -> None:
-    """An artefact that cannot be made now must not be taken for one of this grid."""
-    for path in paths:
-        path.unlink(missing_ok=True)
+def machine(entry: dict[str, Any]) -> str:
+    """Processor and cores of an entry of provenance."""
+    return f"{entry.get('processor') or 'an unknown processor'}, {entry.get('cores', 'unknown')} cores"

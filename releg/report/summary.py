@@ -1,14 +1,14 @@
-"""What the project's README shows first: Table 1 in short, beside the paper's. python -m releg.report.summary"""
+"""The table on the project's first page: Table 1 in short. python -m releg.report.summary"""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-from releg.report.runs import Manifest, budget_sentence, read_manifest
-from releg.report.tables import line, rule
+from releg.report.runs import Manifest, Row, budget_sentence, machine, read_manifest
+from releg.report.table1 import gap
+from releg.report.tables import table
 
 HEAD = ["SBN", "LR", "CRN", "LR − CRN", "LR, paper", "CRN, paper", "LR − CRN, paper"]
 
@@ -16,28 +16,25 @@ HEAD = ["SBN", "LR", "CRN", "LR − CRN", "LR, paper", "CRN, paper", "LR − CRN
 def summary(results: Path) -> str:
     """The table, and how long it took on which machine."""
     manifest = read_manifest(results)
-    rows: list[dict[str, Any]] = json.loads((results / "table1.json").read_bytes())
-    lines = [line(HEAD), rule(len(HEAD))]
-    for architecture in dict.fromkeys(row["architecture"] for row in rows):
-        cells = {row["estimator"]: row for row in rows if row["architecture"] == architecture}
-        numbers = []
-        for kind in ("test_nll_mean", "paper"):
-            lr, crn = (float(cells[name][kind]) for name in ("lr", "crn"))
-            numbers += [f"{lr:.2f}", f"{crn:.2f}", f"{lr - crn:.2f}"]
-        lines.append(line([architecture, *numbers]))
-    return "\n".join([*lines, "", f"{budget_sentence(manifest.runs)} {_how(manifest)}"]) + "\n"
+    rows: list[Row] = json.loads((results / "table1.json").read_bytes())
+    nets = dict.fromkeys(row["architecture"] for row in rows)
+    body = [[net, *_numbers(rows, net, "test_nll_mean"), *_numbers(rows, net, "paper")] for net in nets]
+    return "\n".join([*table(HEAD, body), "", f"{budget_sentence(manifest.runs)} {_how(manifest)}"]) + "\n"
+
+
+def _numbers(rows: list[Row], net: str, kind: str) -> list[str]:
+    """LR, CRN and their gap; what is not known is empty."""
+    mine = {row["estimator"]: row[kind] for row in rows if row["architecture"] == net}
+    numbers = [mine.get("lr"), mine.get("crn"), gap(rows, kind).get(net)]
+    return ["" if number is None else f"{number:.2f}" for number in numbers]
 
 
 def _how(manifest: Manifest) -> str:
-    machines = dict.fromkeys(_machine(entry) for run in manifest.runs for entry in run.provenance)
+    machines = dict.fromkeys(machine(entry) for run in manifest.runs for entry in run.provenance)
     if manifest.seconds is None:  # several commands made the runs
         minutes = sum(float(run.result["training_seconds"]) for run in manifest.runs) / 60
-        return f"All runs together were trained for {minutes:.0f} minutes on {', '.join(machines)}."
+        return f"All runs together took {minutes:.0f} minutes of training on {', '.join(machines)}."
     return f"`{manifest.command}` took {manifest.seconds / 60:.0f} minutes on {', '.join(machines)}."
-
-
-def _machine(entry: dict[str, Any]) -> str:
-    return f"{entry.get('processor', 'an unknown processor')}, {entry.get('cores', 'unknown')} cores"
 
 
 if __name__ == "__main__":

@@ -1,26 +1,50 @@
-"""Table 1: variational bound of the negative log-likelihood on the test images, ours beside the paper's."""
+"""Table 1: variational bound of the negative log-likelihood on the test images, next to the paper's."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
-from typing import Any
 
-from releg.report.runs import NAMES, Manifest, Run, budget_sentence, missing_lines, read_manifest, write
-from releg.report.tables import as_csv, line, rule
+from releg.report.formats import readable, write
+from releg.report.names import ESTIMATORS, label_of
+from releg.report.runs import (
+    Manifest,
+    Row,
+    Run,
+    bound_title,
+    budget_sentence,
+    missing_lines,
+    over_seeds,
+    read_manifest,
+)
+from releg.report.tables import as_csv, plus_minus, table
 
-Row = dict[str, Any]
-TITLE = "Variational bound of the negative log-likelihood on the MNIST test images, in nats per image (lower is better)"
-LEGEND = "Mean ± standard deviation over seeds; minutes are those of training, per run."
+Paper = dict[str, dict[str, float]]
+LEGEND = "Mean ± standard deviation over seeds; minutes are training minutes per run."
+COLUMNS = [
+    "architecture",
+    "estimator",
+    "budget",
+    "steps",
+    "seeds",
+    "test_nll_mean",
+    "test_nll_sd",
+    "paper",
+    "difference",
+    "multi_sample_nll_mean",
+    "multi_sample_nll_sd",
+    "samples",
+    "best_steps",
+    "minutes",
+    "note",
+]
 
 
 def write_table1(results: Path) -> str:
-    """Write table1.md, .csv, .json and .tex; answers with the Markdown."""
+    """Write table1.md, .csv, .json and .tex; return the Markdown."""
     manifest = read_manifest(results)
-    paper = read_paper(results)
-    rows = table_rows(manifest.runs, paper)
-    text = as_markdown(rows, manifest, paper)
+    rows = table_rows(manifest.runs, read_paper(results))
+    text = as_markdown(rows, manifest)
     write(results / "table1.json", json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     write(results / "table1.csv", as_csv(rows))
     write(results / "table1.tex", as_latex(rows, manifest))
@@ -28,58 +52,27 @@ def write_table1(results: Path) -> str:
     return text
 
 
-def read_paper(results: Path) -> dict[str, dict[str, float]]:
+def read_paper(results: Path) -> Paper:
     """The paper's numbers by architecture and estimator."""
     path = results / "paper.json"
-    try:
-        table = json.loads(path.read_bytes())["test_nll"]
-        return {name: {key: float(value) for key, value in numbers.items()} for name, numbers in table.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}: {error}), expected the paper's Table 1; get it from git"
-        ) from error
+    with readable(path, "the paper's Table 1", "restore it with git"):
+        numbers = json.loads(path.read_bytes())["test_nll"]
+        return {name: {key: float(value) for key, value in each.items()} for name, each in numbers.items()}
 
 
-def table_rows(runs: list[Run], paper: dict[str, dict[str, float]]) -> list[Row]:
-    """One row per architecture and estimator that has a finished run, in the paper's order."""
-    cells = [(architecture, estimator) for architecture, numbers in paper.items() for estimator in numbers]
-    rows = []
-    for architecture, estimator in cells:
-        here = [run for run in runs if (run.architecture, run.estimator) == (architecture, estimator)]
-        if here:
-            rows.append(_row(architecture, estimator, here, paper[architecture][estimator], budget_sentence(runs)))
-    return rows
+def table_rows(runs: list[Run], paper: Paper) -> list[Row]:
+    """One row per net and paper estimator that has a finished run: the paper's nets in its order, then others."""
+    nets = dict.fromkeys([*paper, *(run.net for run in runs)])
+    cells = [[run for run in runs if (run.net, run.estimator) == (net, e)] for net in nets for e in ESTIMATORS]
+    return [_row(here, paper, budget_sentence(runs)) for here in cells if here]
 
 
-def _row(architecture: str, estimator: str, runs: list[Run], paper: float, note: str) -> Row:
-    nll = [-run.result["test/elbo"] for run in runs]
-    bound = [-run.result["test/multi_sample_bound"] for run in runs]
-    mean = statistics.fmean(nll)
-    return {
-        "architecture": architecture,
-        "estimator": estimator,
-        "budget": runs[0].budget,
-        "steps": runs[0].steps,
-        "seeds": sorted(run.seed for run in runs),
-        "test_nll_mean": mean,
-        "test_nll_sd": _sd(nll),
-        "paper": paper,
-        "difference": mean - paper,
-        "multi_sample_nll_mean": statistics.fmean(bound),
-        "multi_sample_nll_sd": _sd(bound),
-        "samples": runs[0].config["model.test_samples"],
-        "best_steps": [run.result["best_step"] for run in sorted(runs, key=lambda run: run.seed)],
-        "minutes": statistics.fmean(run.result["training_seconds"] for run in runs) / 60,
-        "note": note,
-    }
-
-
-def _sd(values: list[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
-def _plus_minus(mean: float, sd: float | None, sign: str = "±") -> str:
-    return f"{mean:.2f}" if sd is None else f"{mean:.2f} {sign} {sd:.2f}"
+def _row(runs: list[Run], paper: Paper, note: str) -> Row:
+    row = over_seeds(runs)
+    theirs = paper.get(row["architecture"], {}).get(row["estimator"])
+    difference = None if theirs is None else row["test_nll_mean"] - theirs
+    row |= {"paper": theirs, "difference": difference, "note": note}
+    return {name: row[name] for name in COLUMNS}
 
 
 def _best(row: Row) -> str:
@@ -87,43 +80,55 @@ def _best(row: Row) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def as_markdown(rows: list[Row], manifest: Manifest, paper: dict[str, dict[str, float]]) -> str:
-    """The table, its budget, and what the paper claims: the gap between the estimators."""
-    samples = rows[0]["samples"] if rows else "multi"
-    head = ["SBN", "estimator", "ours", "paper", "difference", f"{samples}-sample bound"]
-    head += ["steps", "best step", "minutes", "seeds"]
-    lines = [f"**Table 1.** {TITLE}. {LEGEND}", "", line(head), rule(len(head), texts=2)]
-    for row in rows:
-        cells = [row["architecture"], NAMES[row["estimator"]]]
-        cells += [_plus_minus(row["test_nll_mean"], row["test_nll_sd"]), f"{row['paper']:.2f}"]
-        cells += [f"{row['difference']:+.2f}", _plus_minus(row["multi_sample_nll_mean"], row["multi_sample_nll_sd"])]
-        cells += [f"{row['steps']:,}", _best(row), f"{row['minutes']:.1f}", str(len(row["seeds"]))]
-        lines.append(line(cells))
-    lines += ["", budget_sentence(manifest.runs), *_missing(manifest), *_gaps(rows, paper)]
+def as_markdown(rows: list[Row], manifest: Manifest) -> str:
+    """The table, its budget, and the paper's claim: the gap between the estimators."""
+    body = [[*_cells(row), str(len(row["seeds"]))] for row in rows]
+    lines = [f"**Table 1.** {bound_title(manifest.runs)}. {LEGEND}", "", *table([*_head(rows), "seeds"], body, texts=2)]
+    lines += ["", budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
     return "\n".join(lines) + "\n"
 
 
-def _missing(manifest: Manifest) -> list[str]:
-    return ["", "Not in this table:", "", *missing_lines(manifest)] if manifest.missing else []
+def _head(rows: list[Row]) -> list[str]:
+    samples = rows[0]["samples"] if rows else "multi"
+    head = ["SBN", "estimator", "ours", "paper", "difference", f"{samples}-sample bound"]
+    return [*head, "steps", "best step", "minutes"]
 
 
-def _gaps(rows: list[Row], paper: dict[str, dict[str, float]]) -> list[str]:
-    """What CRN gains over LR in each architecture that has both."""
-    ours = {(row["architecture"], row["estimator"]): row["test_nll_mean"] for row in rows}
-    both = [name for name in paper if (name, "lr") in ours and (name, "crn") in ours]
-    if not both:
+def _cells(row: Row, sign: str = "±", maths: str = "") -> list[str]:
+    """The cells of a row; the paper's is empty for a net that it lacks."""
+    paper, difference = ("", "") if row["paper"] is None else (f"{row['paper']:.2f}", f"{row['difference']:+.2f}")
+    return [
+        row["architecture"],
+        label_of(row["estimator"]),
+        plus_minus(row["test_nll_mean"], row["test_nll_sd"], sign),
+        paper,
+        difference and f"{maths}{difference}{maths}",
+        plus_minus(row["multi_sample_nll_mean"], row["multi_sample_nll_sd"], sign),
+        f"{row['steps']:,}",
+        _best(row),
+        f"{row['minutes']:.1f}",
+    ]
+
+
+def _gaps(rows: list[Row]) -> list[str]:
+    """How far CRN is below LR for each net that has both."""
+    ours, paper = gap(rows, "test_nll_mean"), gap(rows, "paper")
+    if not ours:
         return []
-    head = ["LR − CRN", *both]
-    lines = ["", line(head), rule(len(head))]
-    lines.append(line(["ours", *(f"{ours[name, 'lr'] - ours[name, 'crn']:+.2f}" for name in both)]))
-    lines.append(line(["paper", *(f"{paper[name]['lr'] - paper[name]['crn']:+.2f}" for name in both)]))
-    return lines
+    cells = [f"{paper[net]:+.2f}" if net in paper else "" for net in ours]
+    return ["", *table(["LR − CRN", *ours], [["ours", *(f"{each:+.2f}" for each in ours.values())], ["paper", *cells]])]
+
+
+def gap(rows: list[Row], kind: str) -> dict[str, float]:
+    """LR minus CRN by net, where both are known."""
+    known = {(row["architecture"], row["estimator"]): float(row[kind]) for row in rows if row[kind] is not None}
+    return {net: lr - known[net, "crn"] for (net, name), lr in known.items() if name == "lr" and (net, "crn") in known}
 
 
 def as_latex(rows: list[Row], manifest: Manifest) -> str:
     """A table environment; needs booktabs."""
-    samples = rows[0]["samples"] if rows else "multi"
-    caption = f"{TITLE}. {LEGEND} {budget_sentence(manifest.runs)}".replace("±", r"$\pm$")
+    sign = r"$\pm$"
+    caption = f"{bound_title(manifest.runs)}. {LEGEND} {budget_sentence(manifest.runs)}".replace("±", sign)
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
@@ -131,17 +136,9 @@ def as_latex(rows: list[Row], manifest: Manifest) -> str:
         r"  \centering",
         r"  \begin{tabular}{llrrrrrrr}",
         r"    \toprule",
-        "    "
-        + f"SBN & estimator & ours & paper & difference & {samples}-sample bound & steps & best step & minutes"
-        + r" \\",
+        f"    {' & '.join(_head(rows))} \\\\",
         r"    \midrule",
+        *(f"    {' & '.join(_cells(row, sign, '$'))} \\\\" for row in rows),
     ]
-    for row in rows:
-        cells = [row["architecture"], NAMES[row["estimator"]]]
-        cells += [_plus_minus(row["test_nll_mean"], row["test_nll_sd"], r"$\pm$"), f"{row['paper']:.2f}"]
-        cells += [f"${row['difference']:+.2f}$"]
-        cells += [_plus_minus(row["multi_sample_nll_mean"], row["multi_sample_nll_sd"], r"$\pm$")]
-        cells += [f"{row['steps']:,}", _best(row), f"{row['minutes']:.1f}"]
-        lines.append(f"    {' & '.join(cells)} \\\\")
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"

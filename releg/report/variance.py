@@ -6,16 +6,17 @@ import math
 import statistics
 from pathlib import Path
 
-from releg.report.figure1_data import ARCHITECTURE, CSV, Point, from_csv
-from releg.report.runs import budget_sentence, read_manifest, remove, write
+from releg.report.figure1_data import CSV, Point, from_csv
+from releg.report.formats import remove, write
+from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 
 FILE = "variance.md"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Number = tuple[float, float]  # value, standard error
 
-INTRODUCTION = f"""# Gradient variance, LR against CRN
+INTRODUCTION = """# Gradient variance, LR against CRN
 
-Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({ARCHITECTURE}), averaged over the
+Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the
 units of a layer; layer 1 is next to x. Both estimators are measured at the same weights, those of the LR run, on the
 same training images and noise; LR has the baselines it was trained with. *Sampled* is the within-image variance of the
 samples. *Exact* is that of LR with each unit's own noise integrated out: it also counts the rare events that the
@@ -25,14 +26,18 @@ samples miss once units are saturated. Standard errors are over images; those of
 
 def write_variance(results: Path) -> list[Path]:
     """Write variance.md from figure1.csv; without measurements an old one goes."""
-    manifest = read_manifest(results)
+    chosen = figure1_runs(read_manifest(results).runs)
     points = [p for p in from_csv(results / CSV) if p.trained_with == "lr" and p.layer is not None]
     steps = sorted({point.step for point in points})
-    if not steps:
+    if not (chosen and steps):
         remove(results / FILE)
         return []
-    chosen = [run for run in manifest.runs if run.architecture == ARCHITECTURE]
-    lines = [INTRODUCTION, f"## After {steps[-1]:,} steps", "", *_last_step(points, steps[-1])]
+    lines = [
+        INTRODUCTION.format(net=chosen[0].net),
+        f"## After {steps[-1]:,} steps",
+        "",
+        *_last_step(points, steps[-1]),
+    ]
     lines += ["", "## In the course of training: LR / CRN, exact", "", *_course(points, steps, "exact_within")]
     lines += ["", "## In the course of training: LR / CRN, sampled", "", *_course(points, steps, "within")]
     lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]

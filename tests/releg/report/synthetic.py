@@ -7,14 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from releg.architecture import layers_of
+from releg.report.formats import METRICS, VARIANCES
+from releg.report.names import ESTIMATORS
 from tests.environment import ROOT
 
-CLASSES = {
-    "lr": "releg.estimators.likelihood_ratio.LikelihoodRatio",
-    "crn": "releg.estimators.common_random_numbers.CommonRandomNumbers",
-}
-NAMES = {"lr": "likelihood_ratio", "crn": "common_random_numbers"}
-VARIANCE_COLUMNS = ["step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image"]
 PROVENANCE = {
     "started": "2026-01-02T03:04:05Z",
     "commit": "c0ffee",
@@ -30,12 +27,13 @@ PROVENANCE = {
 
 
 def entry(architecture: str, estimator: str, seed: int, nll: float, steps: int = 10_000) -> dict[str, Any]:
+    known = ESTIMATORS[estimator]
     return {
         "folder": f"runs/nothing-in-this-name/{architecture}{estimator}{seed}",
         "config": {
             "seed_everything": seed,
-            "model.layers": [int(size) for size in reversed(architecture.split("-"))],
-            "model.estimator.class_path": CLASSES[estimator],
+            "model.layers": layers_of(architecture),
+            "model.estimator.class_path": f"releg.estimators.{known.config}.{known.class_name}",
             "model.test_samples": 10,
             "trainer.max_steps": steps,
         },
@@ -68,14 +66,14 @@ def write_curves(folder: Path, run: dict[str, Any]) -> None:
     slow = 1.0 if estimator == "crn" else 0.4
     with (where / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["step", "seconds", "metric", "value"])
+        writer.writerow(METRICS)
         for step in range(steps // 20, steps + 1, steps // 20):
             value = -100 - seed - 100 * math.exp(-4 * slow * step / steps)
             seconds = step * (0.008 if estimator == "lr" else 0.013)
             writer.writerow([step, f"{seconds:.3f}", "train/elbo", value + 1])
             writer.writerow([step, f"{seconds:.3f}", "val/elbo", value])
     with (where / "grad_variance.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, VARIANCE_COLUMNS)
+        table = csv.DictWriter(file, VARIANCES)
         table.writeheader()
         for step in (10, 30, 100, 300, 1000, 3000, steps):
             table.writerows(_variances(estimator, step, seed))
@@ -89,7 +87,7 @@ def _variances(trained_with: str, step: int, seed: int) -> list[dict[str, Any]]:
             for kind, value in _kinds(measured, crn, 1000.0 * layer * step).items():
                 numbers = {"value": value + seed * 0.01 * value, "standard_error": 0.1 * value}
                 rows.append(
-                    {"step": step, "estimator": NAMES[measured], "layer": layer, "kind": kind}
+                    {"step": step, "estimator": ESTIMATORS[measured].config, "layer": layer, "kind": kind}
                     | numbers
                     | {"num_images": 100, "samples_per_image": 1000}
                 )

@@ -1,0 +1,85 @@
+"""The files that runs and reports share: columns of the CSV files, readers, and writing a file whole."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Columns of a run's metrics.csv and grad_variance.csv, in their order
+METRICS = ("step", "seconds", "metric", "value")
+VARIANCES = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
+WHOLE = ("step", "layer", "seed")  # columns of whole numbers
+
+
+def read_metrics(path: Path) -> list[dict[str, str]]:
+    """The undamaged rows of a metrics.csv; none if there is no file."""
+    return read_csv(path, METRICS, ("step", "seconds", "value"))
+
+
+def read_variances(path: Path) -> list[dict[str, str]]:
+    """The undamaged rows of a grad_variance.csv; none if there is no file."""
+    return read_csv(path, VARIANCES, ("step", "layer", "value", "standard_error"))
+
+
+def read_csv(
+    path: Path, columns: tuple[str, ...], numbers: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> list[dict[str, str]]:
+    """The rows of a CSV file with these columns, without its header and without damaged rows.
+
+    Args:
+        path: the file; it has no quotes.
+        columns: all columns, in their order.
+        numbers: columns of finite numbers; `step`, `layer` and `seed` hold whole ones.
+        optional: columns of numbers that may be empty.
+    """
+    if not path.is_file():
+        return []
+    lines = path.read_bytes().decode(errors="replace").splitlines()
+    cells = [line.split(",") for line in lines]
+    rows = [dict(zip(columns, each, strict=True)) for each in cells if len(each) == len(columns)]
+    return [row for row in rows if all(_is_number(name, row[name], name in optional) for name in numbers)]
+
+
+def _is_number(name: str, text: str, optional: bool) -> bool:
+    if optional and not text:
+        return True
+    if name in WHOLE:
+        return text.isascii() and text.isdecimal()
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+@contextmanager
+def readable(path: Path, expected: str, fix: str) -> Iterator[None]:
+    """Turn whatever a missing or damaged file raises into a ValueError of one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}: {error}), expected {expected}; {fix}"
+        ) from error
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file so that it is there whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def remove(*paths: Path) -> None:
+    """Delete artefacts that cannot be made now, so that nobody takes them for new ones."""
+    for path in paths:
+        path.unlink(missing_ok=True)

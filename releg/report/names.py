@@ -1,0 +1,53 @@
+"""The names in files, tables and figures: the paper's estimators and architectures, the budgets, the data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class PaperEstimator(NamedTuple):
+    """One of the two estimators that the paper compares."""
+
+    label: str  # in tables and figures
+    config: str  # its config file, and its name in grad_variance.csv
+    class_name: str
+    colour: str
+
+
+# By their names in files. The colours differ in darkness too, for readers who print in grey.
+ESTIMATORS = {
+    "lr": PaperEstimator("LR", "likelihood_ratio", "LikelihoodRatio", "#d1700f"),
+    "crn": PaperEstimator("CRN", "common_random_numbers", "CommonRandomNumbers", "#0b3c8c"),
+}
+ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
+FIGURE1_ARCHITECTURE = "32-64-128-256"
+EXTENDED_ARCHITECTURE = "200-200"  # of the second table
+
+BUDGETS = {"smoke": 200, "quick": 10_000, "standard": 200_000, "paper": 2_000_000}  # steps per run
+AUTHORS_STEPS = 2_000_000  # of the authors' later code
+
+PAPER_DATA = "MNIST"
+
+
+def estimator_name(class_path: str) -> str:
+    """lr, crn, or the class name of another estimator."""
+    class_name = class_path.rsplit(".", 1)[-1]
+    return next((name for name, known in ESTIMATORS.items() if known.class_name == class_name), class_name)
+
+
+def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> str:
+    """What tables call an estimator, with a warning where its bound is not comparable."""
+    label = ESTIMATORS[estimator].label if estimator in ESTIMATORS else estimator
+    if not unbiased:
+        return f"{label} (biased)"
+    return label if objective == "elbo" else f"{label} (climbs the multi-sample bound)"
+
+
+def budget_name(steps: int) -> str:
+    """The budget with this many steps; empty if there is none."""
+    return next((name for name, count in BUDGETS.items() if count == steps), "")
+
+
+def data_name(class_path: str) -> str:
+    """lightning_modules.binarized_mnist.BinarizedMNIST -> MNIST."""
+    return class_path.rsplit(".", 1)[-1].removeprefix("Binarized")
