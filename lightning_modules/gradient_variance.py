@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from lightning_modules.binarized_mnist import BinarizedMNIST, redraw
+from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
 from lightning_modules.run.folder import snake_case
 from lightning_modules.run.ranks import others_wait
@@ -26,7 +25,6 @@ from releg.estimators.base import Estimator
 from releg.measure.fitting import attached, fitted
 from releg.measure.variance import GradientVariances, measure
 from releg.sbn import SigmoidBeliefNet
-from releg.seeds import seed_for
 
 FILE = "grad_variance.csv"
 SECONDS_BETWEEN_LINES = 15.0
@@ -122,7 +120,7 @@ class GradientVariance(pl.Callback):
         assert isinstance(pl_module, SBNModule)
         small = bool(getattr(trainer, "fast_dev_run", False))  # only to see that it runs
         count, samples, steps = (2, 2, 2) if small else (self.num_images, self.samples_per_image, self.baseline_steps)
-        images = training_images(_data(trainer), self.seed)
+        images = training_images(_data(trainer))
         device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights away from it
         model = copy.deepcopy(pl_module.model).to(device)
         own = copy.deepcopy(pl_module.estimator).to(device)
@@ -140,12 +138,12 @@ def _file(trainer: pl.Trainer) -> Path:
     return Path(trainer.default_root_dir) / FILE
 
 
-def _data(trainer: pl.Trainer) -> BinarizedMNIST:
+def _data(trainer: pl.Trainer) -> BinaryImages:
     data = getattr(trainer, "datamodule", None)
-    if not isinstance(data, BinarizedMNIST):
+    if not isinstance(data, BinaryImages):
         raise ValueError(
-            f"the gradient variance got {type(data).__name__} for data, expected BinarizedMNIST; "
-            "train with trainer.fit(module, datamodule=BinarizedMNIST())"
+            f"the gradient variance got {type(data).__name__} for data, expected BinaryImages; "
+            "train with trainer.fit(module, datamodule=...), a BinarizedMNIST for instance"
         )
     return data
 
@@ -165,12 +163,9 @@ def _check_settings(
             raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")
 
 
-def training_images(data: BinarizedMNIST, seed: int) -> Tensor:
-    """The training images in their own order as bits, (N, 784) uint8; dynamic bits are drawn once from the seed."""
-    images = data.images("train")
-    if data.binarization == "dynamic":
-        images = redraw(images, seed_for(seed, "variance", "pixels")).view(np.uint8)
-    return torch.from_numpy(images)
+def training_images(data: BinaryImages) -> Tensor:
+    """The frozen bits of the training images in their own order, (N, data_size) uint8."""
+    return torch.from_numpy(data.images("train"))
 
 
 def prepare(

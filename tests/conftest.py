@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Files that keep a worker busy for half a minute or more, longest first
 HEAVY = (
     *("test_ray.py", "test_faults.py", "test_cluster_page.py", "test_reproduce.py", "test_unbiased.py", "test_cli.py"),
-    *("test_ddp.py", "test_compare.py", "test_resume.py", "test_binarized_mnist.py", "test_bench.py"),
+    *("test_ddp.py", "test_compare.py", "test_resume.py", "test_bench.py"),
     *("test_hostile_checkpoints.py", "test_sbn_module.py"),
 )
 

@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
     module, data = load_run(options.ckpt, options.data_dir)
     step = int(load_checkpoint(options.ckpt)["global_step"])
-    images = training_images(data, options.seed)
+    images = training_images(data)
     asked = prepare(others, module.estimator, module.model, images, options.baseline_steps, options.seed)
     count = options.num_images
     with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:

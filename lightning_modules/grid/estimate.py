@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from lightning_modules.binarized_mnist import SPLITS, BinarizedMNIST
+from lightning_modules.binary_images import BinaryImages
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.run.load import build
 from lightning_modules.sbn_module import SBNModule
@@ -41,7 +41,7 @@ class Cost:
         return self.start + self.left(done)
 
 
-def estimate(config: dict[str, Any], data: BinarizedMNIST, start: float) -> Cost:
+def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     """Try the first steps of a run, a validation batch and a measurement; nothing is kept of them.
 
     Args:
@@ -60,16 +60,11 @@ def estimate(config: dict[str, Any], data: BinarizedMNIST, start: float) -> Cost
     step = _seconds_per_step(module, data, device, min(60, max(6, steps // 100)))
     sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))
     validations = max(1, steps // trainer["val_check_interval"])
-    drawn = _count("val") * validations * module.val_samples + _count("test") * module.test_samples
+    drawn = data.counts.val * validations * module.val_samples + data.counts.test * module.test_samples
     return Cost(start, step, sample * drawn + _seconds_of_measurements(module, data, device, trainer), steps)
 
 
-def _count(split: str) -> int:
-    part = SPLITS[split]  # type: ignore[index]
-    return int(part.stop - part.start)
-
-
-def _seconds_per_step(module: SBNModule, data: BinarizedMNIST, device: torch.device, steps: int) -> float:
+def _seconds_per_step(module: SBNModule, data: BinaryImages, device: torch.device, steps: int) -> float:
     optimizer = module.configure_optimizers()
     generator = torch.Generator(device).manual_seed(0)
 
@@ -93,7 +88,7 @@ def _seconds_per_sample(module: SBNModule, x: Tensor) -> float:
 
 
 def _seconds_of_measurements(
-    module: SBNModule, data: BinarizedMNIST, device: torch.device, trainer: dict[str, Any]
+    module: SBNModule, data: BinaryImages, device: torch.device, trainer: dict[str, Any]
 ) -> float:
     amount = sum(_samples_measured(each["init_args"], trainer["max_steps"]) for each in _measurements(trainer))
     if not amount:

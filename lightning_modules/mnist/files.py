@@ -1,99 +1,112 @@
-"""Files of binarised MNIST: from archives on disk to verified arrays. Nothing incomplete ever bears a final name."""
+"""Files of MNIST and its kin: from archives on disk, or on the network, to arrays that are known to be whole."""
 
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import logging
-import os
-import shutil
 import tempfile
-import time
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from torchvision.datasets import MNIST
-from torchvision.datasets.utils import calculate_md5, check_integrity
+
+from lightning_modules.files import write_atomically
+from lightning_modules.mnist.bits import Array
 
 log = logging.getLogger(__name__)
 
 REPOSITORY_DATA = Path(__file__).parents[2] / "data"
 PIXELS = 784
-
-UNPACKED_SHA256 = {
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
-
-BINARIZATION_SEED = 2016
-FIXED_BITS_SHA256 = "140d058b879cc230b8db13dd391e88512e34368949169cbef3f7754fe90e52fc"
+HEADER = 16  # bytes before the pixels of an idx file
+FILES = ("train-images-idx3-ubyte", "t10k-images-idx3-ubyte")
 
 LAROCHELLE_URL = "http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist/"
 LAROCHELLE_ROWS = {"train": 50_000, "valid": 10_000, "test": 10_000}
 
-_SCRATCH = ".unpacking-"
-_SCRATCH_IS_STALE_AFTER = 3600.0  # seconds; unpacking takes one
 
+def fetch(dataset: type[MNIST], data_dir: Path) -> None:
+    """Let torchvision download the archives of images if neither `data_dir` nor the repository has them.
 
-def prepare_mnist(data_dir: Path) -> None:
-    """Make sure that the four unpacked files are in `data_dir`/MNIST/raw and are MNIST's, byte for byte.
-
-    May be called any number of times, also by several processes at once: each works in a folder of its own and moves
-    complete files into place, so whoever comes last replaces a file by an equal one.
+    Args:
+        dataset: torchvision's class: MNIST, or one that uses the same four files.
+        data_dir: folder that holds <name of the class>/raw.
     """
-    raw = data_dir / "MNIST" / "raw"
-    with _os_errors_in_one_sentence(raw):
-        damaged = [name for name, sha256 in UNPACKED_SHA256.items() if _sha256_of_file(raw / name) != sha256]
-        if not damaged:
+    raw = _raw(dataset, data_dir)
+    with _os_errors_in_one_sentence(raw), tempfile.TemporaryDirectory() as scratch:
+        missing = [f"{name}.gz" for name in FILES if not _archive(dataset, data_dir, name).exists()]
+        if not missing:
             return
-        for name in damaged:
-            if (raw / name).exists():
-                log.warning("%s is truncated or altered: unpacking it again from its archive", raw / name)
-        raw.mkdir(parents=True, exist_ok=True)
-        _remove_stale_scratch(raw)
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=raw) as scratch:
-            _unpack(raw, damaged, Path(scratch))
+        try:
+            dataset(scratch, download=True)
+        except (RuntimeError, OSError, HTTPException) as error:
+            reason = " ".join(str(error).split())
+            raise FileNotFoundError(
+                f"expected {dataset.__name__}'s archives in {raw}, got no {', '.join(missing)}, and downloading failed "
+                f"({reason}); copy them there{_git_has(dataset)}"
+            ) from error
+        for name in missing:
+            write_atomically(raw / name, (_raw(dataset, Path(scratch)) / name).read_bytes())
 
 
-def read_pixels(data_dir: Path) -> npt.NDArray[np.uint8]:
-    """Intensities of all images, the training file's 60,000 before the test file's 10,000, as (70000, 784)."""
-    prepare_mnist(data_dir)
-    files = [MNIST(data_dir, train=train).data.numpy() for train in (True, False)]
+def read_pixels(dataset: type[MNIST], data_dir: Path) -> Array:
+    """Read the intensities of all images, the training file's before the test file's, as (N, 784)."""
+    fetch(dataset, data_dir)
+    with _os_errors_in_one_sentence(_raw(dataset, data_dir)):
+        files = [np.frombuffer(_unpacked(dataset, data_dir, name), np.uint8, offset=HEADER) for name in FILES]
     return np.concatenate(files).reshape(-1, PIXELS)
 
 
-def fixed_bits(pixels: npt.NDArray[np.uint8], chunk: int = 200) -> npt.NDArray[np.uint8]:
-    """Every pixel on with its intensity as probability, drawn once and for ever; same shape as `pixels`, 0 or 1.
+def _unpacked(dataset: type[MNIST], data_dir: Path, name: str) -> bytes:
+    """Content of a file: its unpacked copy, or its archive where that copy is missing or damaged.
 
-    One stream, one uniform number per pixel, `u < pixel / 255`. numpy promises that RandomState's stream never changes.
+    The copy saves half a second at every later start; where it cannot be written, nothing is lost.
     """
-    stream = np.random.RandomState(BINARIZATION_SEED)
-    threshold = np.arange(256) / 255
-    bits = np.empty(pixels.shape, np.bool_)
-    for start in range(0, len(pixels), chunk):  # the chunk bounds memory; the stream does not depend on it
-        part = pixels[start : start + chunk]
-        np.less(stream.random_sample(part.shape), threshold[part], out=bits[start : start + chunk])
-    return bits.view(np.uint8)
+    copy, archive = _raw(dataset, data_dir) / name, _archive(dataset, data_dir, name)
+    packed = archive.read_bytes()
+    if copy.exists():
+        content = copy.read_bytes()
+        # gzip keeps the CRC-32 and the length of what it packed
+        if packed[-8:] == zlib.crc32(content).to_bytes(4, "little") + len(content).to_bytes(4, "little"):
+            return content
+        log.warning("%s is truncated or altered: unpacking it again from its archive", copy)
+    md5, expected = hashlib.md5(packed).hexdigest(), dict(dataset.resources)[archive.name]
+    if md5 != expected:
+        raise ValueError(
+            f"{archive} has MD5 {md5} ({len(packed):,} bytes), expected {expected}; delete it{_git_has(dataset)}"
+        )
+    content = gzip.decompress(packed)
+    with suppress(OSError):
+        write_atomically(copy, content)
+    return content
 
 
-def sha256_of_bits(bits: npt.NDArray[np.uint8]) -> str:
-    """SHA-256 of the bits, packed eight to a byte."""
-    return hashlib.sha256(np.packbits(bits).data).hexdigest()
+def _raw(dataset: type[MNIST], data_dir: Path) -> Path:
+    return data_dir / dataset.__name__ / "raw"  # as torchvision has it
 
 
-def read_larochelle(data_dir: Path) -> npt.NDArray[np.uint8]:
-    """The bits published by Hugo Larochelle: train, valid and test one after the other, as (70000, 784)."""
+def _archive(dataset: type[MNIST], data_dir: Path, name: str) -> Path:
+    """Where the archive lies: in `data_dir`, or else in the repository."""
+    here, there = (_raw(dataset, folder) / f"{name}.gz" for folder in (data_dir, REPOSITORY_DATA))
+    return here if here.exists() or not there.exists() else there
+
+
+def _git_has(dataset: type[MNIST]) -> str:
+    return " or run `git checkout -- data/MNIST/raw` in the repository" if dataset is MNIST else ""
+
+
+def read_larochelle(data_dir: Path) -> Array:
+    """Read the bits published by Hugo Larochelle: train, valid and test one after the other, as (70000, 784)."""
     return np.concatenate([_read_amat(path, rows) for path, rows in find_larochelle(data_dir).items()])
 
 
 def find_larochelle(data_dir: Path) -> dict[Path, int]:
-    """Paths of the three .amat files, each with its number of images."""
+    """Find the three .amat files; each path with its number of images."""
     folder = data_dir / "larochelle"
     files = {folder / f"binarized_mnist_{split}.amat": rows for split, rows in LAROCHELLE_ROWS.items()}
     with _os_errors_in_one_sentence(folder):
@@ -106,8 +119,8 @@ def find_larochelle(data_dir: Path) -> dict[Path, int]:
     return files
 
 
-def _read_amat(path: Path, rows: int) -> npt.NDArray[np.uint8]:
-    """Images of one .amat file, as (rows, 784): one line per image, zeros and ones between single spaces."""
+def _read_amat(path: Path, rows: int) -> Array:
+    """Read one .amat file as (rows, 784): one line per image, zeros and ones between single spaces."""
     with _os_errors_in_one_sentence(path.parent):
         text = path.read_bytes()
     line = 2 * PIXELS  # bytes, as each pixel is followed by a space or, the last one, by the line's end
@@ -133,65 +146,6 @@ def _read_amat(path: Path, rows: int) -> npt.NDArray[np.uint8]:
     return digits & np.uint8(1)
 
 
-def _unpack(raw: Path, names: list[str], scratch: Path) -> None:
-    """Let torchvision check and unpack the archives inside `scratch`, then move the files called `names` to `raw`."""
-    scratch_raw = scratch / "MNIST" / "raw"
-    scratch_raw.mkdir(parents=True)
-    missing = []
-    for archive, md5 in MNIST.resources:
-        sources = [folder / archive for folder in (raw, REPOSITORY_DATA / "MNIST" / "raw")]
-        source = next((path for path in sources if path.exists()), None)
-        if source is None:
-            missing.append(archive)
-            continue
-        copy = scratch_raw / archive
-        shutil.copyfile(source, copy)
-        if not check_integrity(copy, md5):
-            raise ValueError(
-                f"{source} has MD5 {calculate_md5(copy)} ({copy.stat().st_size:,} bytes), expected {md5}; delete it "
-                f"and run `git checkout -- data/MNIST/raw` in the repository"
-            )
-    try:
-        MNIST(scratch, download=True)  # downloads only what is missing
-    except (RuntimeError, OSError, HTTPException) as error:
-        if not missing:
-            raise
-        reason = " ".join(str(error).split())
-        raise FileNotFoundError(
-            f"expected MNIST's archives in {raw}, got no {', '.join(missing)}, and downloading failed ({reason}); run "
-            f"`git checkout -- data/MNIST/raw` in the repository or copy them there"
-        ) from error
-    for name in names:
-        sha256 = _sha256_of_file(scratch_raw / name)
-        if sha256 != UNPACKED_SHA256[name]:
-            raise OSError(
-                f"{name} unpacked from a good archive has SHA-256 {sha256}, expected {UNPACKED_SHA256[name]}; "
-                f"check the disk that holds {raw}"
-            )
-    for archive, _ in MNIST.resources:
-        if not (raw / archive).exists():
-            os.replace(scratch_raw / archive, raw / archive)
-    for name in names:
-        os.replace(scratch_raw / name, raw / name)
-
-
-def _sha256_of_file(path: Path) -> str | None:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return None
-
-
-def _remove_stale_scratch(raw: Path) -> None:
-    """Remove what killed processes left. A young folder may belong to a process that is still at work."""
-    for folder in raw.glob(_SCRATCH + "*"):
-        try:
-            if time.time() - folder.stat().st_mtime > _SCRATCH_IS_STALE_AFTER:
-                shutil.rmtree(folder, ignore_errors=True)
-        except FileNotFoundError:  # another process was faster
-            continue
-
-
 @contextmanager
 def _os_errors_in_one_sentence(folder: Path) -> Iterator[None]:
     try:
@@ -201,6 +155,6 @@ def _os_errors_in_one_sentence(folder: Path) -> Iterator[None]:
             raise
         kind = PermissionError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else OSError
         raise kind(
-            f"expected {folder} to be a folder that can be read and written, got {error.strerror!r} at "
+            f"expected {folder} to be a folder that can be read, got {error.strerror!r} at "
             f"{error.filename}; correct that or choose another place with data_dir"
         ) from error

@@ -15,7 +15,7 @@ from torch import Tensor
 from torchvision.utils import make_grid
 from tqdm import tqdm
 
-from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.tables import MetricsCSV
@@ -156,25 +156,23 @@ class ImageGrids(pl.Callback):
         self._next_step = 2 * trainer.global_step
         writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
         data = getattr(trainer, "datamodule", None)
-        if not writers or not isinstance(data, BinarizedMNIST) or not isinstance(pl_module, SBNModule):
+        if not writers or not isinstance(data, BinaryImages) or not isinstance(pl_module, SBNModule):
             return
         count = IMAGES_PER_ROW**2
-        x = next(iter(data.eval_loader("val", 2 * count)))[:count].to(pl_module.device)
+        x = torch.from_numpy(data.images("val")[:count]).to(pl_module.device, torch.float32)
         for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():
+            grid = make_grid(images.view(-1, 1, *data.shape), IMAGES_PER_ROW, pad_value=0.5)
             for writer in writers:
-                writer.add_image(
-                    f"images/{name}", make_grid(images, IMAGES_PER_ROW, pad_value=0.5), trainer.global_step
-                )
+                writer.add_image(f"images/{name}", grid, trainer.global_step)
 
 
 @torch.no_grad()
 def grids(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """(N, 1, 28, 28) each: the data, p(x | z) for z inferred from it, and p(x | z) for z drawn from the prior."""
+    """Three of (N, data_size): the data, p(x | z) for z inferred from it, and p(x | z) for z drawn from the prior."""
     inferred = model.infer(x, model.draw_noise(x, generator)).z
     _, drawn = model.generate(model.draw_noise(x, generator), torch.rand(x.shape, generator=generator, device=x.device))
-    images = {
+    return {
         "data": x,
         "reconstruction": torch.sigmoid(model.generative_logits(inferred)[0]),
         "sample": torch.sigmoid(model.generative_logits(drawn)[0]),
     }
-    return {name: values.view(-1, 1, 28, 28) for name, values in images.items()}

@@ -1,0 +1,178 @@
+"""What a data set owes the program: binary images in three splits, their training mean, a checksum and batches."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from lightning_modules.mnist.bits import Array, sha256_of_bits
+from lightning_modules.mnist.loaders import EvalLoader, TrainLoader
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")  # in the order of the images
+
+
+class Counts(NamedTuple):
+    """Number of images in each split."""
+
+    train: int
+    val: int
+    test: int
+
+
+class Images(NamedTuple):
+    """All images of a data set: training, validation, test.
+
+    Args:
+        bits: (N, data_size) uint8, zeros and ones, which never change.
+        intensities: None, or (N, data_size) uint8 from 0 to 255 of the training images. Training bits are then drawn
+            again at every access, each on with probability intensity / 255.
+    """
+
+    bits: Array
+    intensities: Array | None = None
+
+
+class BinaryImages(pl.LightningDataModule, ABC):
+    """Binary images in memory, served in batches that are a pure function of the seed and the position.
+
+    A data set of your own is a subclass with `shape`, `counts` and `load`; `--data your_module.YourClass` trains on it.
+    In return this class promises batches of (B, data_size) float32 that hold nothing but 0 and 1. It checks that once,
+    when the images are loaded, so that no training step has to.
+
+    Args:
+        batch_size: training images per step and device.
+        eval_batch_size: validation and test images per batch and device.
+        seed: of the order of the training images and of the bits that are drawn again.
+
+    Attributes:
+        shape: height and width of an image.
+        counts: number of images in each split.
+    """
+
+    shape: tuple[int, int]
+    counts: Counts
+
+    def __init__(self, batch_size: int = 100, eval_batch_size: int = 500, seed: int = 0) -> None:
+        super().__init__()
+        most = min(self.counts.val, self.counts.test)
+        sizes = (("batch_size", batch_size, self.counts.train), ("eval_batch_size", eval_batch_size, most))
+        for name, size, largest in sizes:
+            if type(size) is not int or not 1 <= size <= largest:
+                raise ValueError(
+                    f"{name} is {size!r}, expected a whole number from 1 to {largest:,}; choose one in that range"
+                )
+        if type(seed) is not int:
+            raise ValueError(f"seed is {seed!r}, expected a whole number; leave it out for 0")
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size
+        self.seed = seed
+        self._loaded: Images | None = None
+
+    @abstractmethod
+    def load(self) -> Images:
+        """Read all images. Called once per process; `prepare_data` may download what this reads."""
+
+    @property
+    def data_size(self) -> int:
+        """Pixels per image."""
+        return self.shape[0] * self.shape[1]
+
+    def setup(self, stage: str) -> None:
+        """Read the images into memory (on every process), once."""
+        self._all()
+
+    def images(self, split: Split) -> Array:
+        """The frozen bits of a split in their own order, (N, data_size) uint8."""
+        place = SPLITS.index(split)
+        start = sum(self.counts[:place])
+        return self._all().bits[start : start + self.counts[place]]
+
+    @property
+    def mean(self) -> Tensor:
+        """Expectation of each pixel over the training images, (data_size,) float32; centring subtracts it."""
+        intensities = self._all().intensities
+        seen, largest = (self.images("train"), 1) if intensities is None else (intensities, 255)
+        return torch.from_numpy((seen.mean(0, dtype=np.float64) / largest).astype(np.float32))
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the packed bits; if training bits are redrawn, of the intensities and the other packed bits."""
+        bits, intensities = self._all()
+        if intensities is None:
+            return sha256_of_bits(bits)
+        frozen = np.packbits(bits[self.counts.train :])
+        return hashlib.sha256(intensities.tobytes() + frozen.tobytes()).hexdigest()
+
+    def train_dataloader(self) -> TrainLoader:
+        """Serve the shuffled training images, from where the trainer stands."""
+        intensities = self._all().intensities
+        rank, world_size = self._rank_and_world_size()
+        return TrainLoader(
+            images=self.images("train") if intensities is None else intensities,
+            batch_size=self.batch_size,
+            rank=rank,
+            world_size=world_size,
+            seed=self.seed,
+            redrawn=intensities is not None,
+            position=self._batches_trained(),
+            batches_trained=self._batches_trained if self.trainer else None,
+        )
+
+    def eval_loader(self, split: Split, batch_size: int | None = None) -> EvalLoader:
+        """Serve a split in its own order, the training images too; `batch_size` is `eval_batch_size` by default."""
+        rank, world_size = self._rank_and_world_size()
+        size = self.eval_batch_size if batch_size is None else batch_size
+        return EvalLoader(images=self.images(split), batch_size=size, rank=rank, world_size=world_size)
+
+    def val_dataloader(self) -> EvalLoader:
+        """Serve the validation images."""
+        return self.eval_loader("val")
+
+    def test_dataloader(self) -> EvalLoader:
+        """Serve the test images."""
+        return self.eval_loader("test")
+
+    def _all(self) -> Images:
+        if self._loaded is None:
+            images = self.load()
+            self._check(images)
+            self._loaded = images
+        return self._loaded
+
+    def _check(self, images: Images) -> None:
+        expected = {"bits": (sum(self.counts), 1), "intensities": (self.counts.train, 255)}
+        for (name, (count, largest)), array in zip(expected.items(), images, strict=True):
+            if array is None:
+                continue
+            if array.shape != (count, self.data_size) or array.dtype != np.uint8 or array.max() > largest:
+                raise ValueError(
+                    f"{type(self).__name__}.load gave {name} of shape {array.shape} and type {array.dtype} with "
+                    f"{array.max()} the largest, expected {(count, self.data_size)}, uint8 and at most {largest}; "
+                    "correct load, shape or counts"
+                )
+
+    def _rank_and_world_size(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def _batches_trained(self) -> int:
+        """Training batches that the trainer has finished.
+
+        It saves this number in every checkpoint and restores it before it asks for the loader. Its count of epochs is
+        of no use: a run that max_steps ends within an epoch counts that epoch as done.
+        """
+        if self.trainer is None:
+            return 0
+        return int(self.trainer.fit_loop.epoch_loop.batch_progress.state_dict()["total"]["processed"])
+
+
+def check_binarization(got: str, choices: tuple[str, ...]) -> None:
+    """Refuse a word that says no way to draw bits."""
+    if got not in choices:
+        raise ValueError(f"binarization is {got!r}, expected one of {', '.join(choices)}; choose one of them")
