@@ -36,7 +36,7 @@ class BinarizedMNIST(BinaryImages):
     def __init__(
         self,
         data_dir: str | Path | None = None,
-        binarization: Binarization = "fixed",
+        binarization: Binarization = "dynamic",
         batch_size: int = 100,
         eval_batch_size: int = 500,
         seed: int = 0,

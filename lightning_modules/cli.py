@@ -166,7 +166,8 @@ class RelegCLI(LightningCLI):
             "steps": config["trainer"]["max_steps"],
             "seed": config["seed_everything"],
             **{key: config["data"][key] for key in ("batch_size", "binarization")},
-            **{key: config["model"][key] for key in ("learning_rate", "loss", "weight_decay")},
+            **{key: config["model"][key] for key in ("loss", "weight_decay")},
+            "learning_rate": config["model"]["optimizer"]["init_args"].get("lr"),
         }
         for logger in self.trainer.loggers:
             if isinstance(logger, TensorBoardLogger):

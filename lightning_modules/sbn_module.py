@@ -1,17 +1,22 @@
-"""The LightningModule: a pair of sigmoid belief nets, an injected estimator and RMSprop."""
+"""The LightningModule: a pair of sigmoid belief nets with an injected estimator, optimiser and schedule."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.checkpoint_content import RANKS, check_belongs
 from lightning_modules.run.ranks import mean_over_ranks_
+from lightning_modules.schedules import DecayToZero
 from releg import bounds
 from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet
@@ -30,10 +35,9 @@ class SBNModule(pl.LightningModule):
     Args:
         layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
         estimator: estimates the gradient of the elbo.
-        learning_rate: of RMSprop.
-        smoothing: of RMSprop's running mean of squared gradients.
-        epsilon: added to the root of that mean.
-        weight_decay: coefficient on all weight matrices, not on biases and prior logits.
+        optimizer: builds the optimiser from parameter groups; the default is the paper's RMSprop.
+        lr_scheduler: builds a schedule of the learning rate, stepped after every training step; none keeps it constant.
+        weight_decay: coefficient on all weight matrices, not on biases and prior logits, whatever the optimiser.
         loss: whether the loss of a step is the sum or the mean over the mini-batch, that of all ranks together.
         val_samples: draws of z per image for val/elbo.
         test_samples: draws of z per image for test/elbo and the multi-sample bound.
@@ -44,9 +48,8 @@ class SBNModule(pl.LightningModule):
         self,
         layers: list[int],
         estimator: Estimator,
-        learning_rate: float = 0.001,
-        smoothing: float = 0.99,
-        epsilon: float = 1e-8,
+        optimizer: OptimizerCallable = lambda params: torch.optim.RMSprop(params, lr=0.001, alpha=0.99, eps=1e-8),
+        lr_scheduler: LRSchedulerCallable | None = None,
         weight_decay: float = 0.001,
         loss: Literal["sum", "mean"] = "sum",
         val_samples: int = 1,
@@ -54,10 +57,10 @@ class SBNModule(pl.LightningModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        _check_settings(learning_rate, smoothing, epsilon, weight_decay, val_samples, test_samples)
-        self.learning_rate = learning_rate
-        self.smoothing = smoothing
-        self.epsilon = epsilon
+        _check_settings(weight_decay, val_samples, test_samples)
+        _check_optimizer(optimizer, lr_scheduler, weight_decay)
+        self.optimizer = optimizer
+        self.lr_scheduler = lr_scheduler
         self.weight_decay = weight_decay
         self.loss = loss
         self.val_samples = val_samples
@@ -77,23 +80,38 @@ class SBNModule(pl.LightningModule):
         if isinstance(data := getattr(self.trainer, "datamodule", None), BinarizedMNIST):
             self.model.mean.copy_(data.mean)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """RMSprop; weight decay acts on weight matrices only."""
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimiser, whose weight decay acts on weight matrices only, and the schedule if there is one."""
+        optimizer = self.build_optimizer()
+        if self.lr_scheduler is None:
+            return {"optimizer": optimizer}
+        scheduler = self.lr_scheduler(optimizer)
+        if isinstance(scheduler, DecayToZero):
+            scheduler.end_with(self.trainer.estimated_stepping_batches)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of all parameters, in a group with weight decay and one without."""
         weights = {id(linear.weight) for linear in self.modules() if isinstance(linear, nn.Linear)}
         parameters = list(self.parameters())
         groups = [
             {"params": [p for p in parameters if id(p) in weights], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if id(p) not in weights], "weight_decay": 0.0},
         ]
-        return torch.optim.RMSprop(groups, lr=self.learning_rate, alpha=self.smoothing, eps=self.epsilon)
+        return self.optimizer(groups)
+
+    def loss_of(self, x: Tensor, noise: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The loss whose gradient is the estimate, and the elbo of each image (B,): the one training step there is."""
+        answer = self.estimator(self.model, x, noise)
+        per_image = answer.surrogate if answer.auxiliary_loss is None else answer.surrogate + answer.auxiliary_loss
+        return per_image.sum() if self.loss == "sum" else per_image.mean(), answer.elbo
 
     def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
-        """The loss whose gradient is the estimate."""
+        """The loss of a batch, with the noise of this step."""
         generator = self.generator("noise", self.global_step)
-        answer = self.estimator(self.model, x, self.estimator.draw_noise(self.model, x, generator))
-        per_image = answer.surrogate if answer.auxiliary_loss is None else answer.surrogate + answer.auxiliary_loss
-        # DDP averages gradients over ranks, whose batches are equally large
-        loss = per_image.sum() * self.trainer.world_size if self.loss == "sum" else per_image.mean()
+        loss, elbo = self.loss_of(x, self.estimator.draw_noise(self.model, x, generator))
+        if self.loss == "sum":  # DDP averages gradients over ranks, whose batches are equally large
+            loss = loss * self.trainer.world_size
         # A running average takes in the mean of each rank's images; its mean over ranks has taken in all of them
         mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
         if not bool(torch.isfinite(loss)):
@@ -101,7 +119,7 @@ class SBNModule(pl.LightningModule):
                 f"the loss of step {self.global_step} is {loss.item()}, expected a finite number; "
                 "continue from the last good checkpoint with a lower learning rate"
             )
-        self.train_elbo = answer.elbo.mean()
+        self.train_elbo = elbo.mean()
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if (self.global_step + 1) % every == 0:
             # Lightning's log every step costs a noticeable part of a step this short
@@ -163,13 +181,24 @@ class SBNModule(pl.LightningModule):
         check_belongs(checkpoint, identity, self.state_dict(), "use the config.yaml of the checkpoint's run")
 
 
-def _check_settings(
-    learning_rate: float, smoothing: float, epsilon: float, weight_decay: float, val_samples: int, test_samples: int
-) -> None:
+def _check_optimizer(optimizer: OptimizerCallable, schedule: LRSchedulerCallable | None, weight_decay: float) -> None:
+    """Build both for one parameter, so that a setting they refuse is known before training starts."""
+    try:
+        built = optimizer([nn.Parameter(torch.zeros(1))])
+        scheduler = schedule(built) if schedule else None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{error}, expected settings that the optimiser and the schedule accept") from error
+    name = type(built).__name__
+    if any(not group["lr"] > 0 for group in built.param_groups):
+        raise ValueError(f"lr of {name} is {built.param_groups[0]['lr']}, expected a positive number such as 0.001")
+    if weight_decay and "weight_decay" not in built.defaults:
+        raise ValueError(f"{name} knows no weight decay, got weight_decay {weight_decay}; set weight_decay to 0")
+    if isinstance(scheduler, ReduceLROnPlateau):
+        raise ValueError("lr_scheduler is a ReduceLROnPlateau, expected a function of the step; LinearDecay is one")
+
+
+def _check_settings(weight_decay: float, val_samples: int, test_samples: int) -> None:
     checks = [
-        ("learning_rate", learning_rate, learning_rate > 0, "a positive number", "0.001"),
-        ("smoothing", smoothing, 0 <= smoothing < 1, "a number in [0, 1)", "0.99"),
-        ("epsilon", epsilon, epsilon > 0, "a positive number", "1e-8"),
         ("weight_decay", weight_decay, weight_decay >= 0, "zero or a positive number", "0.001"),
         ("val_samples", val_samples, val_samples >= 1, "at least 1", "1"),
         ("test_samples", test_samples, test_samples >= 1, "at least 1", "10"),

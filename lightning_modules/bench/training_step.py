@@ -19,7 +19,7 @@ class TrainingStep:
 
     def __init__(self, module: SBNModule, seed: int) -> None:
         self.module = module
-        self.optimizer = module.configure_optimizers()
+        self.optimizer = module.build_optimizer()
         self.generator = torch.Generator().manual_seed(seed_for(seed, "bench"))
         self.parts: dict[str, float] = {}  # seconds of the last step, by what they were spent on
         self._start = {name: value.clone() for name, value in module.model.state_dict().items()}
@@ -31,14 +31,12 @@ class TrainingStep:
     def __call__(self, x: Tensor) -> None:
         """Train on x (B, data_size) once."""
         marks = [time.perf_counter()]
-        estimator, model = self.module.estimator, self.module.model
-        noise = estimator.draw_noise(model, x, self.generator)
+        noise = self.module.estimator.draw_noise(self.module.model, x, self.generator)
         marks.append(time.perf_counter())
-        answer = estimator(model, x, noise)
-        loss = answer.surrogate if answer.auxiliary_loss is None else answer.surrogate + answer.auxiliary_loss
+        loss, _ = self.module.loss_of(x, noise)
         marks.append(time.perf_counter())
         self.optimizer.zero_grad()
-        loss.sum().backward()
+        loss.backward()
         marks.append(time.perf_counter())
         self.optimizer.step()
         marks.append(time.perf_counter())

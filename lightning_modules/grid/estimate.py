@@ -65,12 +65,11 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
 
 
 def _seconds_per_step(module: SBNModule, data: BinaryImages, device: torch.device, steps: int) -> float:
-    optimizer = module.configure_optimizers()
+    optimizer = module.build_optimizer()
     generator = torch.Generator(device).manual_seed(0)
 
     def train(x: Tensor) -> float:
-        answer = module.estimator(module.model, x, module.estimator.draw_noise(module.model, x, generator))
-        loss = answer.surrogate.sum() + (0 if answer.auxiliary_loss is None else answer.auxiliary_loss.sum())
+        loss, _ = module.loss_of(x, module.estimator.draw_noise(module.model, x, generator))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

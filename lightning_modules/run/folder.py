@@ -63,7 +63,16 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ValueError(_damaged(folder)) from error
     if not isinstance(config, dict) or not {"model", "data", "trainer"} <= set(config):
         raise ValueError(_damaged(folder))
+    _name_the_optimizer(config["model"])
     return config
+
+
+def _name_the_optimizer(model: dict[str, Any]) -> None:
+    """Configs saved before the optimiser could be chosen have RMSprop's settings among the model's."""
+    old = {"learning_rate": "lr", "smoothing": "alpha", "epsilon": "eps"}
+    settings = {new: model.pop(name) for name, new in old.items() if name in model}
+    if settings:
+        model["optimizer"] = {"class_path": "torch.optim.RMSprop", "init_args": settings}
 
 
 def _damaged(folder: Path) -> str:

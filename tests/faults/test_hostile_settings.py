@@ -27,10 +27,10 @@ KEYS = [
     *(
         "model.estimator.init_args.engine",
         "model.estimator.init_args.threads",
-        "model.learning_rate",
-        "model.smoothing",
+        "model.optimizer",
+        "model.optimizer.init_args.lr",
     ),
-    *("model.epsilon", "model.weight_decay", "model.loss", "model.val_samples", "model.seed", "data.data_dir"),
+    *("model.lr_scheduler", "model.weight_decay", "model.loss", "model.val_samples", "model.seed", "data.data_dir"),
     *("data.binarization", "data.batch_size", "data.eval_batch_size", "data.seed", "trainer.accelerator"),
     *("trainer.precision", "trainer.logger", "trainer.callbacks", "trainer.max_epochs", "trainer.max_steps"),
     *("trainer.max_time", "trainer.limit_train_batches", "trainer.limit_val_batches", "trainer.val_check_interval"),

@@ -14,7 +14,8 @@ from tests.lightning_modules.run_states import assert_identical, curve, final_st
 
 
 def fit(results: Path, estimator: str) -> list[str]:
-    return ["fit", *TINY, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results)]
+    configs = ("--config", f"estimator/{estimator}.yaml", "--config", "schedule/linear.yaml")
+    return ["fit", *TINY, *configs, "--results_dir", str(results)]
 
 
 def run_folder(results: Path, estimator: str) -> Path:
@@ -112,6 +113,6 @@ def test_a_finished_run_is_kept_and_other_settings_get_a_folder_of_their_own(
     assert cli.main(fit(results, estimator)) == 0
     assert "finished already" in caplog.text
     assert (reference / "last.ckpt").stat().st_mtime_ns == before
-    assert cli.main([*fit(results, estimator), "--model.learning_rate", "0.002"]) == 0
+    assert cli.main([*fit(results, estimator), "--model.optimizer.init_args.lr", "0.002"]) == 0
     assert (reference.with_name("seed0-2") / "result.json").is_file()
     assert (reference / "last.ckpt").stat().st_mtime_ns == before

@@ -99,7 +99,10 @@ def test_tensorboard_has_curves_images_and_hyperparameters(tmp_path: Path) -> No
         (["fit", *TINY], "estimator"),
         (fit(Path("r"), "likelihood_ratio.yaml", "--trainer.max_stepz", "5"), "max_stepz"),
         (fit(Path("r"), "likelihood_ratio.yaml", "--model.layers", "[3,0]"), "expected one or more positive sizes"),
-        (fit(Path("r"), "likelihood_ratio.yaml", "--model.learning_rate", "-1"), "learning_rate is -1.0, expected"),
+        (
+            fit(Path("r"), "likelihood_ratio.yaml", "--model.optimizer.init_args.lr", "-1"),
+            "Invalid learning rate: -1.0, expected",
+        ),
         (fit(Path("r"), "likelihood_ratio.yaml", "--data.batch_size", "0"), "batch_size is 0, expected"),
         (fit(Path("r"), "likelihood_ratio.yaml", "--data.binarization", "foo"), "Got value: foo"),
         (fit(Path("r"), "likelihood_ratio.yaml", "--model.estimator", "Foo"), "Foo"),
@@ -131,5 +134,9 @@ def test_an_unknown_key_in_a_config_file_is_named(tmp_path: Path, capsys: pytest
 def test_the_command_works_from_another_folder_and_explains_itself(tmp_path: Path) -> None:
     explained = releg("fit", "--help", cwd=tmp_path)
     assert explained.returncode == 0
-    for words in ("units per layer, shallow first", "coefficient on all weight matrices", "draws each pixel once"):
+    for words in (
+        "units per layer, shallow first",
+        "coefficient on all weight matrices",
+        "redraws the training bits",
+    ):
         assert words in " ".join(explained.stdout.split()), words

@@ -43,7 +43,7 @@ def one_thread() -> Any:
 
 @pytest.fixture(scope="module")
 def data() -> BinarizedMNIST:
-    data = BinarizedMNIST()
+    data = BinarizedMNIST(binarization="fixed")
     data.prepare_data()
     data.setup("fit")
     return data

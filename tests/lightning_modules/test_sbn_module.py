@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -24,7 +25,7 @@ def data() -> BinarizedMNIST:
 def test_weight_decay_acts_on_these_parameters_and_no_others() -> None:
     module = SBNModule([3, 2], LikelihoodRatio([InputDependent(4), RunningAverage()]))
     names = {id(parameter): name for name, parameter in module.named_parameters()}
-    decayed, free = module.configure_optimizers().param_groups
+    decayed, free = module.build_optimizer().param_groups
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.001, 0.0)
     assert {names[id(p)] for p in decayed["params"]} == {
         "model.inference.0.weight",
@@ -127,15 +128,17 @@ def test_a_loss_that_is_not_finite_stops_with_a_sentence_and_the_last_good_check
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learning_rate": 0.0}, "learning_rate is 0.0, expected a positive number"),
-        ({"smoothing": 1.0}, "smoothing is 1.0, expected a number in"),
+        ({"optimizer": lambda p: torch.optim.SGD(p, lr=0.0)}, "lr of SGD is 0.0, expected a positive number"),
+        ({"optimizer": lambda p: torch.optim.Adam(p, betas=(2, 0))}, "Invalid beta parameter .* expected settings"),
+        ({"optimizer": torch.optim.Rprop}, "Rprop knows no weight decay, got weight_decay 0.001"),
+        ({"lr_scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "lr_scheduler is a ReduceLROnPlateau, expected"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0, expected zero or a positive number"),
         ({"val_samples": 0}, "val_samples is 0, expected at least 1"),
     ],
 )
-def test_impossible_settings_are_refused(settings: dict[str, float], message: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SBNModule([3], CommonRandomNumbers(), **settings)  # type: ignore[arg-type]
+        SBNModule([3], CommonRandomNumbers(), **settings)
 
 
 def test_common_random_numbers_learn_faster_than_the_likelihood_ratio(tmp_path: Path) -> None:

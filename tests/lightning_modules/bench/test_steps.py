@@ -1,6 +1,7 @@
 """What is timed is what it is called: real training steps, of the same estimate where it should be the same."""
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from lightning_modules.bench import steps
@@ -42,16 +43,17 @@ def test_steps_of_all_engines_take_the_same_weights_to_the_same_weights() -> Non
         torch.testing.assert_close(end, ends[0], rtol=0, atol=1e-4)
 
 
-def test_a_step_is_that_of_the_training_module() -> None:
-    """The same noise gives the same weights as loss, backward and optimiser of SBNModule by hand."""
+def test_a_step_is_that_of_the_training_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same noise gives the same weights as SBNModule.training_step, backward and its optimiser."""
     step = make_step("lr", small_problem())
     module = module_for((4, 3), OWN["lr"](1), small_problem().weights, seed=5)
     x = random_x(20, DATA_SIZE, dtype=torch.float32)
-    optimizer, generator = module.configure_optimizers(), torch.Generator()
+    optimizer, generator = module.build_optimizer(), torch.Generator()
     generator.set_state(step.generator.get_state())
-    answer = module.estimator(module.model, x, module.estimator.draw_noise(module.model, x, generator))
-    assert answer.auxiliary_loss is not None
-    (answer.surrogate + answer.auxiliary_loss).sum().backward()
+    noise = module.estimator.draw_noise(module.model, x, generator)
+    monkeypatch.setattr(module.estimator, "draw_noise", lambda *_: noise)
+    module.trainer = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
+    module.training_step(x, 0).backward()
     optimizer.step()
     step(x)
     for ours, theirs in zip(step.module.parameters(), module.parameters(), strict=True):

@@ -1,0 +1,67 @@
+"""Schedules that take the learning rate from its peak to zero at the end of training.
+
+The rate is a closed form of the number of finished steps, so a run that is continued has the rate it would have had.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+
+class DecayToZero(LRScheduler):
+    """rate = peak * shape(finished steps / total steps).
+
+    Args:
+        optimizer: whose learning rate is the peak.
+        total_steps: when the rate is zero; none: at the end of training, which the module tells with `end_with`.
+        last_epoch: finished steps, -1 to begin.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_steps: int | None = None, last_epoch: int = -1) -> None:
+        if total_steps is not None and total_steps < 1:
+            raise ValueError(f"total_steps is {total_steps}, expected at least 1, or none for the whole training")
+        self.total_steps: float | None = total_steps
+        super().__init__(optimizer, last_epoch)
+
+    def end_with(self, steps: float) -> None:
+        """Reach zero after so many steps, unless the user gave another number."""
+        if self.total_steps is None:
+            self.total_steps = steps
+
+    def shape(self, done: float) -> float:
+        """The factor on the peak when this part of training, from 0 to 1, is done."""
+        raise NotImplementedError
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rate of each group."""
+        done = 0.0 if self.last_epoch == 0 or self.total_steps is None else self.last_epoch / self.total_steps
+        factor = self.shape(min(1.0, done))
+        return [base * factor for base in self.base_lrs]
+
+
+class LinearDecay(DecayToZero):
+    """rate = peak * (1 - done)."""
+
+    def shape(self, done: float) -> float:
+        """A straight line."""
+        return 1.0 - done
+
+
+class CosineDecay(DecayToZero):
+    """rate = peak * (1 + cos(pi done)) / 2."""
+
+    def shape(self, done: float) -> float:
+        """Half a wave."""
+        return (1.0 + math.cos(math.pi * done)) / 2.0
+
+
+class HoldThenLinearDecay(DecayToZero):
+    """rate = peak in the first half of training, then a straight line to zero."""
+
+    def shape(self, done: float) -> float:
+        """Flat, then falling."""
+        return min(1.0, 2.0 * (1.0 - done))
