@@ -1,7 +1,7 @@
-"""Baselines of the likelihood-ratio estimator: parts that each take away what they can predict of a signal.
+"""Baselines of the likelihood-ratio estimator: each subtracts what it can predict of a signal.
 
-A part sees one layer's signal and what that layer was computed from, and answers with what remains. Parts are
-applied in order, each to the remainder of the one before; the estimator trains them by the squared remainder.
+A baseline sees the signal of one layer and the input of that layer, and returns the remainder. Baselines are applied in
+order, each to the remainder of the one before; the squared remainder trains them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from releg.sbn import Path, SigmoidBeliefNet
 
 
 class Baseline(nn.Module, ABC):
-    """One part. It may depend on the layer's input, never on the layer's own sample."""
+    """One baseline. It may depend on the input of a layer, never on the sample of that layer."""
 
     @abstractmethod
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """Create one predictor per layer of the model, its weights drawn from the generator."""
+        """Create one predictor per layer of the model, with weights from the generator."""
 
     @abstractmethod
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
-        """Signal (N,) minus this part's prediction from below (N, width); differentiable in its parameters."""
+        """Signal (N,) minus the prediction from below (N, width); differentiable by the parameters."""
 
 
 class RunningAverage(Baseline):
-    """c <- decay * c + (1 - decay) * mean(signal), one c per layer; the value before the update is subtracted.
+    """c <- decay * c + (1 - decay) * mean(signal), one c per layer; the signal loses the value before the update.
 
-    The running estimate of the expected loss of NVIL (Mnih & Gregor 2014, section 2.3). Using the old value keeps the
-    estimator unbiased.
+    The input-independent baseline of NVIL (Mnih & Gregor 2014, section 2.3). Using the old value keeps the estimator
+    unbiased.
 
     Args:
         decay: weight of the past.
@@ -47,11 +47,11 @@ class RunningAverage(Baseline):
         self.register_buffer("average", torch.zeros(0))
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """One number per layer, zero at the start."""
+        """Create one average per layer, initially zero."""
         self.average = torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
 
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
-        """Signal minus the average of earlier batches; in training mode the average then takes this batch in."""
+        """Subtract the average of earlier batches; in training mode, update it with this batch."""
         if layer >= len(self.average):
             raise ValueError(
                 f"the baseline has no average for layer {layer}, expected {layer + 1} or more; "
@@ -64,7 +64,7 @@ class RunningAverage(Baseline):
 
 
 class InputDependent(Baseline):
-    """C(below): one net of `hidden` tanh units per layer, trained to predict the layer's signal (NVIL, section 2.3).
+    """c(below): one net of `hidden` tanh units per layer, trained to predict the layer's signal (NVIL, section 2.3).
 
     Args:
         hidden: number of tanh units.
@@ -78,7 +78,7 @@ class InputDependent(Baseline):
         self.nets = nn.ModuleList()
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """One net per layer, on that layer's input; the shallowest sees x minus the training mean."""
+        """Create one net per layer, on the input of that layer; the shallowest sees x minus the training mean."""
         widths = [model.data_size, *model.layers[:-1]]
         nets = (nn.Sequential(nn.Linear(width, self.hidden), nn.Tanh(), nn.Linear(self.hidden, 1)) for width in widths)
         self.nets = nn.ModuleList(net.to(model.mean) for net in nets)
@@ -88,7 +88,7 @@ class InputDependent(Baseline):
                 nn.init.zeros_(module.bias)
 
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
-        """Signal minus the net's prediction."""
+        """Subtract the prediction of the net."""
         if layer >= len(self.nets):
             raise ValueError(
                 f"the baseline has no net for layer {layer}, expected {layer + 1} or more; "
@@ -106,21 +106,26 @@ class InputDependent(Baseline):
 
 
 class BaselineStack(nn.ModuleList):
-    """Baselines applied in order, each to what the one before left."""
+    """Baselines applied in order, each to the remainder of the one before."""
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """Give every part its nets and averages."""
+        """Create the nets and averages of all baselines."""
         for part in self._parts():
             part.attach(model, generator)
 
     def remainders(self, path: Path, signals: list[Tensor]) -> list[Tensor]:
-        """f_l - b_l per layer, (N,); differentiable in the parts' parameters."""
+        """f_l - b_l per layer, (N,); differentiable by the parameters of the baselines."""
         remainders = []
         for layer, (below, remainder) in enumerate(zip(path.layer_inputs(), signals, strict=True)):
             for part in self._parts():
                 remainder = part.remainder(layer, below, remainder)
             remainders.append(remainder)
         return remainders
+
+    def loss(self, remainders: list[Tensor]) -> Tensor | None:
+        """Sum of the squared remainders, (N,), which trains the baselines; None if none has parameters."""
+        squared = torch.stack(remainders).square().sum(0)
+        return squared if squared.requires_grad else None
 
     def _parts(self) -> Iterator[Baseline]:
         for part in self:

@@ -1,7 +1,7 @@
 """Numerics of one layer of Bernoulli units, given by its logits.
 
-All functions are elementwise, keep the dtype and device of their input and stay finite and accurate for logits of
-any size: nothing is computed as the difference of two large numbers.
+All functions are elementwise and keep the dtype and device of their input. They stay finite and accurate for logits of
+any size: none of them subtracts two large numbers.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ def sample(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def log_prob(logits: Tensor, z: Tensor) -> Tensor:
-    """Log q(z) for binary z. log sigmoid(±logits) has no cancellation, unlike z * logits - softplus(logits)."""
+    """log q(z) for binary z. log sigmoid(±logits) has no cancellation, unlike z * logits - softplus(logits)."""
     return logsigmoid((2 * z - 1) * logits)
 
 
 def relaxed_log_prob(logits: Tensor, z: Tensor) -> Tensor:
-    """The same for z in [0, 1], linear in z: what relaxations and Taylor expansions differentiate by z."""
+    """log q(z) continued linearly to z in [0, 1], for relaxations and Taylor expansions."""
     return z * logits + logsigmoid(-logits)
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """-E[log q(z)] in nats; even in the logits, so only their magnitude enters."""
+    """-E[log q(z)] in nats. It is even in the logits, so only their magnitude matters."""
     magnitude = logits.abs()
     return magnitude * torch.sigmoid(-magnitude) - logsigmoid(magnitude)
 
@@ -38,11 +38,11 @@ def variance(logits: Tensor) -> Tensor:
 
 
 def score(logits: Tensor, z: Tensor) -> Tensor:
-    """D log q(z) / d logits = z - mean for binary z, without cancellation when the unit is saturated."""
+    """d log q(z) / d logits = z - mean for binary z, without cancellation when the unit is saturated."""
     sign = 2 * z - 1
     return sign * torch.sigmoid(-sign * logits)
 
 
 def total_log_prob(logits: Sequence[Tensor], z: Sequence[Tensor]) -> Tensor:
-    """Log probability of several layers together, summed over all their units: (N,)."""
+    """Log-probability of several layers, summed over all their units: (N,)."""
     return torch.stack([log_prob(a, value).sum(-1) for a, value in zip(logits, z, strict=True)]).sum(0)

@@ -1,6 +1,6 @@
-"""Lower bounds of log p(x) by sampling: the elbo and the multi-sample (importance-weighted) bound.
+"""Sampled lower bounds of log p(x): the elbo and the multi-sample (importance-weighted) bound.
 
-Both are functions of the same log weights log p(x, z) - log q(z | x); elbo <= multi-sample bound <= log p(x).
+Both are functions of the log weights log p(x, z) - log q(z | x); elbo <= multi-sample bound <= log p(x).
 """
 
 import math
@@ -16,7 +16,7 @@ ROWS_AT_ONCE = 2000  # keeps the pixels of one pass (rows x 784 floats) in the c
 
 @torch.no_grad()
 def log_weights(model: SigmoidBeliefNet, x: Tensor, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Log p(x, z) - log q(z | x) for `samples` draws of z per row of x: (B, samples)."""
+    """log p(x, z) - log q(z | x) for `samples` draws of z per row of x: (B, samples)."""
     if samples < 1:
         raise ValueError(f"samples is {samples}, expected at least 1; one draw of z per image is the smallest number")
     model.check_input(x)
@@ -33,10 +33,10 @@ def log_weights(model: SigmoidBeliefNet, x: Tensor, samples: int, generator: tor
 
 
 def elbo(weights: Tensor) -> Tensor:
-    """Mean of the single-sample bounds, (B, samples) -> (B,)."""
+    """The mean of the single-sample bounds, (B, samples) -> (B,)."""
     return weights.mean(dim=1)
 
 
 def multi_sample(weights: Tensor) -> Tensor:
-    """Log of the mean importance weight (Burda et al. 2016), (B, samples) -> (B,)."""
+    """The log of the mean importance weight (Burda et al. 2016), (B, samples) -> (B,)."""
     return weights.logsumexp(dim=1) - math.log(weights.shape[1])

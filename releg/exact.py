@@ -1,8 +1,8 @@
-"""The oracle: expectations by enumeration, for models small enough to list.
+"""The oracle: exact expectations by enumeration, for small models.
 
-Two kinds of lists. All states of z give log p(x), the bounds and the gradient of the elbo. All cells of the noise give
-the expectation and variance of an estimator's answer: a unit's noise only matters through its comparison with the
-means the unit can have, so between two neighbouring means every noise value gives the same answer.
+Enumerating the states of z gives log p(x), the bounds and the gradient of the elbo. Enumerating the cells of the noise
+gives the expectation and variance of an estimator: the noise of a unit is only compared with the means that the unit
+can have, so all noise values between two neighbouring means give the same answer.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet
 
-MOST_ROWS = 2**18  # states, or noise cells, that are still listed
+MOST_ROWS = 2**18  # most states or noise cells to enumerate
 
 
 def states(units: int) -> Tensor:
-    """All binary vectors of that length, (2**units, units)."""
+    """All binary vectors of length `units`, (2**units, units)."""
     _check_size(2**units, f"{units} binary units")
     numbers = torch.arange(2**units)
     return (numbers[:, None] >> torch.arange(units)) & 1
@@ -34,7 +34,7 @@ def all_z(model: SigmoidBeliefNet) -> list[Tensor]:
 
 
 def log_tables(model: SigmoidBeliefNet, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Log p(x, z) and log q(z | x) for every row of x and every z: two (B, S) tables, differentiable."""
+    """log p(x, z) and log q(z | x) for every row of x and every z: two differentiable (B, S) tables."""
     z = all_z(model)
     count = len(z[0])
     rows = x.repeat_interleave(count, dim=0)
@@ -43,7 +43,7 @@ def log_tables(model: SigmoidBeliefNet, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def log_likelihood(model: SigmoidBeliefNet, x: Tensor) -> Tensor:
-    """Log p(x), (B,)."""
+    """log p(x), (B,)."""
     log_p, _ = log_tables(model, x)
     return log_p.logsumexp(1)
 
@@ -55,7 +55,7 @@ def elbo(model: SigmoidBeliefNet, x: Tensor) -> Tensor:
 
 
 def multi_sample(model: SigmoidBeliefNet, x: Tensor, samples: int) -> Tensor:
-    """E[log mean_k p(x, z_k) / q(z_k | x)] over independent z_1 ... z_samples, (B,), by listing all tuples."""
+    """E[log mean_k p(x, z_k) / q(z_k | x)] over independent z_1 ... z_samples, (B,), over all tuples."""
     log_p, log_q = log_tables(model, x)
     count = log_p.shape[1]
     _check_size(count**samples, f"{samples} samples of {count} states")
@@ -71,7 +71,7 @@ def elbo_gradient(model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
 
 
 def objective_gradient(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
-    """The same of whatever the estimator climbs."""
+    """The same for the objective of the estimator: the elbo or the multi-sample bound."""
     multi = estimator.objective == "multi_sample"
     return _gradient(model, multi_sample(model, x, estimator.samples) if multi else elbo(model, x))
 
@@ -98,7 +98,7 @@ def layer_cells(model: SigmoidBeliefNet, x: Tensor, layer: int, opposite: bool =
     Args:
         model: the model.
         x: the image.
-        layer: which.
+        layer: index of the layer.
         opposite: whether 1 - noise is compared with the means as well.
     """
     inputs = x if layer == 0 else states(model.layers[layer - 1]).to(model.mean)
@@ -120,7 +120,7 @@ def noise_cells(
     Args:
         model: the model.
         x: the image.
-        extra: layers whose units get noise a second time, behind that of the path.
+        extra: layers whose units get noise a second time, after that of the path.
         opposite: whether 1 - noise of the path is compared with the means as well.
     """
     path = range(len(model.layers))
@@ -137,9 +137,9 @@ def gradient_moments(
 ) -> dict[str, Moments]:
     """Exact moments of the estimate of d objective / d parameter for one image x (1, D), by name.
 
-    For estimators whose answer depends on the noise through comparisons with means only, but not relaxations, which use
-    its value. Where an answer is linear in each noise value within a cell (ARM), the mean is exact and the variance is
-    not. The estimator keeps its state: it is called in evaluation mode.
+    Only for estimators that compare the noise with means and do not use its value, so not for relaxations. If the
+    answer is linear in each noise value within a cell (ARM), the mean is exact and the variance is not. The estimator
+    is called in evaluation mode and keeps its state.
     """
     noise, weights = noise_tuples(estimator, model, x, extra, opposite)
     gradients = row_gradients(estimator, model, x.expand(len(weights), -1), noise)
@@ -149,7 +149,7 @@ def gradient_moments(
 def expected_gradient(
     estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
 ) -> dict[str, Tensor]:
-    """The means of gradient_moments alone, much sooner."""
+    """Only the means of gradient_moments, much faster."""
     noise, weights = noise_tuples(estimator, model, x, extra, opposite)
     return weighted_gradient(estimator, model, x.expand(len(weights), -1), noise, weights)
 
@@ -168,7 +168,7 @@ def noise_tuples(
 def row_gradients(
     estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int = 128
 ) -> dict[str, Tensor]:
-    """The estimate of d elbo / d parameter from each image alone, (B, *shape) by parameter name."""
+    """The estimate of d elbo / d parameter for each image, (B, *shape) by parameter name."""
     names, parameters = zip(*model.named_parameters(), strict=True)
     parts: list[tuple[Tensor, ...]] = []
     for _, surrogate in _surrogates(estimator, model, x, noise, block):
@@ -180,7 +180,7 @@ def row_gradients(
 def weighted_gradient(
     estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], weights: Tensor, block: int = 4096
 ) -> dict[str, Tensor]:
-    """The sum over images of weights (B,) times row_gradients, from one backward pass per block of them."""
+    """The sum over images of weights (B,) times row_gradients, with one backward pass per block of images."""
     names, parameters = zip(*model.named_parameters(), strict=True)
     totals = [torch.zeros_like(parameter) for parameter in parameters]
     for rows, surrogate in _surrogates(estimator, model, x, noise, block):
@@ -192,7 +192,7 @@ def weighted_gradient(
 def _surrogates(
     estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of images and their surrogates; the estimator is in evaluation mode meanwhile."""
+    """Blocks of images and their surrogates, with the estimator in evaluation mode."""
     was_training = estimator.training
     estimator.eval()
     try:
@@ -212,4 +212,4 @@ def _moments(values: Tensor, probability: Tensor) -> Moments:
 
 def _check_size(rows: int, what: str) -> None:
     if rows > MOST_ROWS:
-        raise ValueError(f"{what} make {rows} rows to list, expected at most {MOST_ROWS}; use a smaller model")
+        raise ValueError(f"{what} make {rows} rows to enumerate, expected at most {MOST_ROWS}; use a smaller model")

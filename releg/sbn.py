@@ -19,13 +19,13 @@ class Path:
     """One simulation of the inference net: N rows, layers shallow first."""
 
     x: Tensor  # (N, data_size)
-    centred: Tensor  # (N, data_size) x minus the training mean, what the inference net and the baselines see
+    centred: Tensor  # (N, data_size) x minus the training mean: the input of the inference net and the baselines
     noise: list[Tensor]  # (N, H) per layer, uniform
     logits: list[Tensor]  # (N, H) per layer, of q(z[l] | z[l-1]); part of the autograd graph
     z: list[Tensor]  # (N, H) per layer, binary
 
     def log_q_terms(self) -> list[Tensor]:
-        """Log q(z[0] | x), log q(z[1] | z[0]), ..., each (N,), from the logits at hand."""
+        """log q(z[0] | x), log q(z[1] | z[0]), ..., each (N,), from the stored logits."""
         return [bernoulli.log_prob(a, z).sum(-1) for a, z in zip(self.logits, self.z, strict=True)]
 
     def parents(self) -> list[Tensor]:
@@ -33,20 +33,20 @@ class Path:
         return [self.x, *self.z[:-1]]
 
     def layer_inputs(self) -> list[Tensor]:
-        """The same as the nets see it: x is centred."""
+        """The inputs of the nets: like parents(), but x is centred."""
         return [self.centred, *self.z[:-1]]
 
 
 class SigmoidBeliefNet(nn.Module):
     """A pair of nets over x and binary layers z[0] (next to x) ... z[-1] (deepest).
 
-    Generative: p(z[-1]) p(z[-2] | z[-1]) ... p(x | z[0]), the deepest layer's logits being parameters themselves.
+    Generative: p(z[-1]) p(z[-2] | z[-1]) ... p(x | z[0]), where the logits of the deepest layer are parameters.
     Inference: q(z[0] | x) q(z[1] | z[0]) ..., from shallow to deep. Every conditional is one sigmoid layer.
 
     Args:
         data_size: number of binary variables in x.
         layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
-        mean: (data_size,) what is subtracted from x before it enters the inference net; zeros if not given.
+        mean: (data_size,) is subtracted from x before it enters the inference net; default: zeros.
     """
 
     mean: Tensor
@@ -85,7 +85,7 @@ class SigmoidBeliefNet(nn.Module):
         nn.init.zeros_(self.prior_logits)
 
     def linears(self) -> Iterator[nn.Linear]:
-        """All linear maps: the inference net's, then the generative net's, each shallow first."""
+        """All linear maps: those of the inference net, then those of the generative net, each shallow first."""
         yield from (*self.inference, *self.generative)
 
     def draw_noise(self, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
@@ -107,7 +107,7 @@ class SigmoidBeliefNet(nn.Module):
         return Path(x, centred, list(noise), logits, z)
 
     def inference_logits(self, layer: int, below: Tensor) -> Tensor:
-        """Logits of q(z[layer] | below), below being x for layer 0 and z[layer - 1] above."""
+        """Logits of q(z[layer] | below), where below is x for layer 0, else z[layer - 1]."""
         return self.inference[layer](below - self.mean if layer == 0 else below)
 
     def generative_logits(self, z: Sequence[Tensor]) -> list[Tensor]:
@@ -116,16 +116,16 @@ class SigmoidBeliefNet(nn.Module):
         return [*conditional, self.prior_logits.expand_as(z[-1])]
 
     def log_p_terms(self, x: Tensor, z: Sequence[Tensor]) -> list[Tensor]:
-        """Log p(x | z[0]), log p(z[0] | z[1]), ..., log p(z[-1]), each (N,)."""
+        """log p(x | z[0]), log p(z[0] | z[1]), ..., log p(z[-1]), each (N,)."""
         scored = zip(self.generative_logits(z), [x, *z], strict=True)
         return [bernoulli.log_prob(logits, value).sum(-1) for logits, value in scored]
 
     def log_p(self, x: Tensor, z: Sequence[Tensor]) -> Tensor:
-        """Log p(x, z), (N,)."""
+        """log p(x, z), (N,)."""
         return bernoulli.total_log_prob(self.generative_logits(z), [x, *z])
 
     def log_q(self, x: Tensor, z: Sequence[Tensor]) -> Tensor:
-        """Log q(z | x), (N,), for any z, drawn here or not."""
+        """log q(z | x), (N,), for any z."""
         below = [x, *z[:-1]]
         logits = [self.inference_logits(layer, value) for layer, value in enumerate(below)]
         return bernoulli.total_log_prob(logits, z)

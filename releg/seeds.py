@@ -1,4 +1,4 @@
-"""Seeds as a pure function of position, so that no generator has a state to save."""
+"""Seeds as a pure function of the position in a run, so that no generator has a state to save."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 
 
 def seed_for(*parts: int | str) -> int:
-    """Seed of 63 bits for the random numbers used at one position of a run.
+    """A 63-bit seed for the random numbers at one position of a run.
 
     `seed_for(seed, "order", epoch)` is the same on every machine, in every process and after every restart, and
-    unrelated to `seed_for(seed, "order", epoch + 1)`. So a run that goes on at step t after an interruption draws what
-    it would have drawn without.
+    unrelated to `seed_for(seed, "order", epoch + 1)`. So a run that continues at step t draws the same numbers
+    as one that was never interrupted.
 
     Args:
-        parts: what names the position: whole numbers and words, in a fixed order.
+        parts: the position: whole numbers and words, in a fixed order.
     """
     for part in parts:
         # bool and numpy's integers print differently from the int they equal, and would silently give another seed

@@ -1,1 +1,1 @@
-"""One estimator per file; base.py is the contract."""
+"""One estimator per file. base.py is the contract."""

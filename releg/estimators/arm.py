@@ -13,14 +13,14 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class Arm(Antithetic):
-    """D elbo / d logits[l] = E[(f_l(opposite) - f_l(z)) (u - 1/2)], u the layer's noise, opposite = 1[1 - u < mean].
+    """d elbo / d logits[l] = E[(f_l(opposite) - f_l(z)) (u - 1/2)], u the layer's noise, opposite = 1[1 - u < mean].
 
-    Yin & Zhou (2019), equation 7, and section 2.3 for several layers. Cost: one simulation, and one more from each
+    Yin & Zhou (2019), equation 7, and section 2.3 for several layers. Cost: one simulation, plus one from each
     layer on. Unbiased.
     """
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One opposite per layer."""
+        """Compare each layer with its opposite."""
         simulation = simulate(model, x, noise)
         pairs = zip(opposites(model, simulation, noise), simulation.signals, simulation.path.noise, strict=True)
         return simulation.answer([(other.signal - f)[:, None] * (u - 0.5) for other, f, u in pairs], self.samples)

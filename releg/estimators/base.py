@@ -1,4 +1,4 @@
-"""The estimator contract. A new estimator is one file beside this one that subclasses `Estimator`."""
+"""The estimator contract. A new estimator is one file in this folder with a subclass of `Estimator`."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from releg.sbn import SigmoidBeliefNet
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an estimator answers for a batch of B images, simulated along N = B * samples paths (image by image)."""
+    """The answer for a batch of B images, simulated along N = B * samples paths (image by image)."""
 
     elbo: Tensor  # (B,) detached, nats per image
     surrogate: Tensor  # (B,) its gradient is the estimate of the gradient of -elbo for every parameter of both nets
     logits: list[Tensor]  # (N, H) per layer, the inference net's outputs, in the graph
-    auxiliary_loss: Tensor | None = None  # (B,) what trains the estimator's own parameters
-    logit_grads: list[Tensor] | None = None  # (N, H) per layer, estimate of d elbo / d logits, where there is one
+    auxiliary_loss: Tensor | None = None  # (B,) trains the estimator's own parameters
+    logit_grads: list[Tensor] | None = None  # (N, H) per layer, estimate of d elbo / d logits, if it has this form
 
 
 class Estimator(nn.Module, ABC):
-    """Estimates the gradient of the elbo. Given model, x and noise the answer is deterministic."""
+    """Estimates the gradient of the elbo. The answer is a deterministic function of model, x and noise."""
 
     unbiased: bool = True  # whether the expected answer is the gradient of the objective
     objective: Literal["elbo", "multi_sample"] = "elbo"  # multi_sample: the bound with `samples` samples
     samples: int = 1  # paths simulated per image
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """Create the parts whose sizes depend on the model; most estimators own nothing. Called once, before use."""
+        """Create what depends on the sizes of the model, once, before use. Most estimators own nothing."""
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """All randomness that one call consumes, (N, H) per layer."""
+        """Draw all the randomness of one call, (N, H) per layer."""
         return model.draw_noise(x.repeat_interleave(self.samples, dim=0), generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """How often f, or a stand-in for it, is evaluated per image; beginnings shared with another do not count."""
+        """Evaluations of f, or of a stand-in for it, per image. A prefix shared with another one does not count."""
         return self.samples
 
     def forward(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
@@ -52,14 +52,14 @@ class Estimator(nn.Module, ABC):
 
     @abstractmethod
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """The algorithm itself, on checked input; x has one row per path, (N, data_size)."""
+        """The algorithm, on checked input. x has one row per path, (N, data_size)."""
 
 
 def surrogate_of(log_p: Tensor, logits: list[Tensor], logit_grads: list[Tensor], samples: int) -> Tensor:
     """-(log_p + sum(logit_grads * logits)), averaged over each image's paths: (B,).
 
-    Its gradient w.r.t. the generative net is that of -log p(x, z); w.r.t. the inference net it is
-    -logit_grads carried back through the logits.
+    For the generative net its gradient is that of -log p(x, z). For the inference net it is -logit_grads,
+    propagated back through the logits.
     """
     inner = sum((g * a).sum(-1) for g, a in zip(logit_grads, logits, strict=True))  # (N,)
     return -(log_p + inner).view(-1, samples).mean(1)
@@ -77,7 +77,7 @@ def check_noise_range(noise: Sequence[Tensor]) -> None:
 
 
 def check_finite(model: SigmoidBeliefNet, elbo: Tensor) -> None:
-    """Raise FloatingPointError, naming the guilty parameters, unless every elbo is finite."""
+    """Raise FloatingPointError, naming the parameters at fault, unless every elbo is finite."""
     if bool(torch.isfinite(elbo).all()):
         return
     bad = [name for name, value in model.named_parameters() if not bool(torch.isfinite(value).all())]

@@ -1,4 +1,4 @@
-"""Common random numbers: the estimator the paper proposes ("ours")."""
+"""Common random numbers, the estimator that the paper proposes ("ours")."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator, surrogate_of
+from releg.estimators.parts.simulation import check_samples
 from releg.kernels import EngineName, engine_for
 from releg.sbn import SigmoidBeliefNet
 
 
 class CommonRandomNumbers(Estimator):
-    """D elbo / d mean_i = E[f1 - f0], f_k = log p(x, z) - log q(z | x) simulated with z_i = k and the same noise.
+    """d elbo / d mean_i = E[f1 - f0], f_k = log p(x, z) - log q(z | x) simulated with z_i = k and the same noise.
 
     Equation 2 and Algorithm 1 of Tokui & Sato (2016); for Bernoulli units (f1 - f0) d mean_i, section 2.
-    Cost: one simulation plus one per unit, of which only what the flip changes is computed. Unbiased.
+    Cost: one simulation plus one per unit, of which the fast engines compute only what the flip changes. Unbiased.
 
     Args:
-        engine: how f1 - f0 is computed: `cpu` (numba), `batched` (torch, any device), `dense` (every flip simulated
-            whole), or `auto`: cpu for tensors on the CPU, batched for others or where numba is missing.
+        engine: computes f1 - f0: `cpu` (numba), `batched` (torch, any device), `dense` (simulates every flip in full),
+            or `auto`: cpu for tensors on the CPU, batched for other devices or without numba.
         samples: paths simulated per image; the estimate is their mean.
-        entropy: replace -log q of the layers below the flipped one by their entropies given their parents. The
-            expectation is the same and the variance lower, since part of the noise is integrated out.
-        memory_mib: bound on the working memory of the batched engine, in MiB. The result does not depend on it.
+        entropy: replace -log q of the layers below the flipped one by their entropies given their parents. This
+            integrates out part of the noise: the expectation is the same, the variance lower.
+        memory_mib: limit on the working memory of the batched engine, in MiB. The result does not depend on it.
         threads: of the cpu engine; None: as many as torch uses. The result does not depend on it.
     """
 
@@ -38,18 +39,17 @@ class CommonRandomNumbers(Estimator):
         threads: int | None = None,
     ) -> None:
         super().__init__()
-        if samples < 1:
-            raise ValueError(f"samples is {samples}, expected at least 1; one path per image is the paper's estimator")
+        check_samples(samples, 1, "one path per image is the paper's estimator")
         self.samples = samples
         self.entropy = entropy
         self.engine = engine_for(engine, memory_mib, threads)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and the other value of every unit."""
+        """The path, plus the other value of every unit."""
         return self.samples * (1 + sum(model.layers))
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """f1 - f0 from the engine, times d mean / d logit."""
+        """Multiply f1 - f0 from the engine by d mean / d logit."""
         path = model.infer(x, noise)
         generative_logits = model.generative_logits(path.z)
         log_p = bernoulli.total_log_prob(generative_logits, [x, *path.z])  # (N,)

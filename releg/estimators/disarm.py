@@ -14,15 +14,15 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class DisArm(Antithetic):
-    """D elbo / d logits[l] = E[(f_l(z) - f_l(opposite)) / 2 * (z - opposite) * sigmoid(|logits|)].
+    """d elbo / d logits[l] = E[(f_l(z) - f_l(opposite)) / 2 * (z - opposite) * sigmoid(|logits|)].
 
     Dong, Mnih & Tucker (2020), equation 6; the unbiased uniform gradient of Yin, Ho, Yan, Qian & Zhou (2020) is the
-    same. It is the expectation of ARM given z and its opposite, so its variance is not above ARM's. Several layers as
-    in their section 4.2. Cost: one simulation, and one more from each layer on. Unbiased.
+    same. It is the expectation of ARM given z and its opposite, so its variance is at most ARM's. Several layers as
+    in their section 4.2. Cost: one simulation, plus one from each layer on. Unbiased.
     """
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One opposite per layer."""
+        """Compare each layer with its opposite."""
         simulation = simulate(model, x, noise)
         path = simulation.path
         layers = zip(opposites(model, simulation, noise), simulation.signals, path.z, path.logits, strict=True)
@@ -30,5 +30,5 @@ class DisArm(Antithetic):
 
 
 def _gradient(opposite: Opposite, signal: Tensor, z: Tensor, logits: Tensor) -> Tensor:
-    """Zero where both agree."""
+    """Zero where z and its opposite agree."""
     return (signal - opposite.signal)[:, None] / 2 * (z - opposite.z) * torch.sigmoid(logits.abs())

@@ -1,4 +1,4 @@
-"""Double control variates: leave-one-out, each path's f corrected by a Taylor term from the other paths."""
+"""Double control variates: leave-one-out, with f corrected by a Taylor term from the other paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from releg.sbn import Path, SigmoidBeliefNet
 
 
 class DoubleControl(Estimator):
-    """D elbo / d logits[l] = E[mean over k of (F^k - mean of F^j over j != k) (z^k - mean^k) - alpha g^k d mean^k].
+    """d elbo / d logits[l] = E[mean over k of (F^k - mean of F^j over j != k) (z^k - mean^k) - alpha g^k d mean^k].
 
-    F^k = f_l^k + alpha g^k (z^k - mean^k), g^k being the mean over j != k of the derivative of f_l by z at path j.
-    Titsias & Shi (2022), section 3: the second control variate lessens the variance of the first, the leave-one-out
-    mean. alpha, one per layer here, is trained to lessen the variance of the gradient by the logits. The derivative is
-    that of f_l with deeper layers held fixed. Cost: K simulations with derivatives. Unbiased.
+    F^k = f_l^k + alpha g^k (z^k - mean^k), where g^k is the mean over j != k of d f_l / d z at path j.
+    Titsias & Shi (2022), section 3: the second control variate reduces the variance of the first, the leave-one-out
+    mean. alpha is trained to reduce the variance of d elbo / d logits; here each layer has its own. The derivative
+    of f_l holds deeper layers fixed. Cost: K simulations with derivatives. Unbiased.
 
     Args:
         samples: K, paths per image.
@@ -32,11 +32,11 @@ class DoubleControl(Estimator):
         self.alpha = nn.Parameter(torch.zeros(0))
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """One alpha per layer, zero at the start."""
+        """Create one alpha per layer, initially zero."""
         self.alpha = nn.Parameter(torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device))
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Both control variates, layer by layer."""
+        """Apply both control variates, layer by layer."""
         simulation = simulate(model, x, noise)
         gradients = []
         layers = zip(simulation.signals, simulation.scores, simulation.mean_slopes(), strict=True)
@@ -45,19 +45,19 @@ class DoubleControl(Estimator):
             corrected = signal + self.alpha[layer] * (slope * score).sum(-1)
             left = (corrected - self._of_others(corrected))[:, None] * score
             gradients.append(left - self.alpha[layer] * slope * by_logit)
-        # an image's answer is the mean over its paths: its square is what the variance is made of
+        # the answer for an image is the mean over its paths: train alpha on the square of that mean
         means = [gradient.unflatten(0, (-1, self.samples)).mean(1) for gradient in gradients]
         auxiliary = squared(means).repeat_interleave(self.samples) if self.training else None
         return simulation.answer(gradients, self.samples, auxiliary)
 
     def _of_others(self, values: Tensor) -> Tensor:
-        """The mean over the image's other paths, for every path: like values, (N, ...)."""
+        """For every path the mean over the other paths of its image, (N, ...)."""
         paths = values.unflatten(0, (-1, self.samples))
         return ((paths.sum(1, keepdim=True) - paths) / (self.samples - 1)).flatten(0, 1)
 
 
 def _slope(model: SigmoidBeliefNet, path: Path, layer: int) -> Tensor:
-    """D f_l / d z[l] along the path, deeper layers as they are: (N, H)."""
+    """d f_l / d z[l] along the path with deeper layers fixed, (N, H)."""
     deeper = {depth: z for depth, z in enumerate(path.z) if depth > layer}
     with torch.enable_grad():
         z = path.z[layer].clone().requires_grad_()

@@ -9,20 +9,19 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.relaxation import concrete
-from releg.estimators.parts.relaxed_elbo import relaxed_path
+from releg.estimators.parts.relaxation import concrete, relaxed_path
 from releg.sbn import SigmoidBeliefNet
 
 
 class GumbelSoftmax(Estimator):
     """The derivative of f at relaxed z = sigmoid((logits - logit(u)) / temperature), for both nets. BIASED.
 
-    Jang, Gu & Poole (2017); Maddison, Mnih & Teh (2017). f keeps the Bernoulli log-probabilities, linear in z: that of
-    Jang et al., not the density of the relaxed variables. The elbo that is told is that of the binary path with the
-    same noise. Cost: one relaxed simulation with derivatives, and the binary one.
+    Jang, Gu & Poole (2017); Maddison, Mnih & Teh (2017). f has the Bernoulli log-probabilities, linear in z, as in
+    Jang et al., not the density of the relaxed variables. The reported elbo is that of the binary path under the same
+    noise. Cost: one relaxed simulation with derivatives, plus the binary one.
 
     Args:
-        temperature: the higher, the smoother and the more biased.
+        temperature: a higher one is smoother and more biased.
     """
 
     unbiased = False
@@ -34,11 +33,11 @@ class GumbelSoftmax(Estimator):
         self.temperature = temperature
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The relaxed path, and the binary one for the elbo."""
+        """The relaxed path, plus the binary one for the elbo."""
         return 2
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Autograd does it."""
+        """Let autograd differentiate the relaxed f."""
         relaxed = relaxed_path(model, x, noise, concrete(self.temperature))
         with torch.no_grad():
             path = model.infer(x, noise)

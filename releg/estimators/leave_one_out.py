@@ -12,9 +12,9 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class LeaveOneOut(Estimator):
-    """D elbo / d logits[l] = E[mean over k of (f_l^k - mean of f_l^j over j != k) (z[l]^k - mean[l]^k)].
+    """d elbo / d logits[l] = E[mean over k of (f_l^k - mean of f_l^j over j != k) (z[l]^k - mean[l]^k)].
 
-    K independent paths; each is compared with the others. Kool, van Hoof & Welling (2019); Salimans & Knowles (2014),
+    Each of K independent paths is compared with the others. Kool, van Hoof & Welling (2019); Salimans & Knowles (2014),
     section 3. Cost: K simulations. Unbiased.
 
     Args:
@@ -27,13 +27,13 @@ class LeaveOneOut(Estimator):
         self.samples = samples
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Every layer's score times what the other paths leave of its signal."""
+        """Multiply each layer's score by its signal minus that of the other paths."""
         simulation = simulate(model, x, noise)
         layers = zip(simulation.signals, simulation.scores, strict=True)
         gradients = [self._remainder(signal)[:, None] * score for signal, score in layers]
         return simulation.answer(gradients, self.samples)
 
     def _remainder(self, signal: Tensor) -> Tensor:
-        """(N,) f minus the mean of the other paths': K / (K - 1) times f minus the mean of all."""
+        """f minus the mean over the other paths, (N,): K / (K - 1) times f minus the mean over all."""
         paths = signal.view(-1, self.samples)
         return ((paths - paths.mean(1, keepdim=True)) * (self.samples / (self.samples - 1))).flatten()

@@ -1,4 +1,4 @@
-"""The likelihood-ratio estimator with baselines: what the paper compares with ("LR")."""
+"""The likelihood-ratio estimator with baselines, which the paper compares with ("LR")."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class LikelihoodRatio(Estimator):
-    """D elbo / d logits[l] = E[(f_l - b_l) (z[l] - mean[l])], f_l the terms of f that depend on layer l or deeper.
+    """d elbo / d logits[l] = E[(f_l - b_l) (z[l] - mean[l])], f_l the terms of f that depend on layer l or deeper.
 
     Williams (1992); layer-local signals and baselines of NVIL, Mnih & Gregor (2014), sections 2.3 and 3.1; the
     formula before Theorem 1 in Tokui & Sato (2016). Cost: one simulation. Unbiased, except with variance normalisation.
 
     Args:
-        baselines: parts applied in order, each to what the one before left. None: plain likelihood ratio. The paper's
-            LR has InputDependent, then RunningAverage.
+        baselines: applied in order, each to the remainder of the one before; none for the plain likelihood ratio. The
+            paper's LR has InputDependent, then RunningAverage.
         samples: paths simulated per image; the estimate is their mean.
         variance_normalization: divide each layer's centred signal by max(1, its running standard deviation), as NVIL
-            does and the paper does not. It rescales the gradient of the inference net, so it is not unbiased. Where
-            several ranks train together, the running variance is the mean of theirs.
+            does and the paper does not. It rescales the gradient of the inference net, so the estimate is biased. If
+            several ranks train together, they average their running variances.
     """
 
     signal_variance: Tensor
@@ -43,18 +43,17 @@ class LikelihoodRatio(Estimator):
         self.register_buffer("signal_variance", torch.zeros(0))
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """Give every baseline its nets and averages."""
+        """Create the nets and averages of the baselines."""
         self.baselines.attach(model, generator)
         self.signal_variance = torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One path per row; each layer's score times what its baselines leave of its signal."""
+        """Multiply each layer's score by its signal minus the baselines."""
         simulation = simulate(model, x, noise)
         remainders = self.baselines.remainders(simulation.path, simulation.signals)
         weights = [self._normalize(layer, r.detach()) for layer, r in enumerate(remainders)]
         logit_grads = [w[:, None] * score for w, score in zip(weights, simulation.scores, strict=True)]
-        squared = torch.stack(remainders).square().sum(0)  # (N,)
-        return simulation.answer(logit_grads, self.samples, squared if squared.requires_grad else None)
+        return simulation.answer(logit_grads, self.samples, self.baselines.loss(remainders))
 
     def _normalize(self, layer: int, remainder: Tensor) -> Tensor:
         if not self.variance_normalization:

@@ -1,4 +1,4 @@
-"""Local expectation gradient: every unit summed over, all others held fixed."""
+"""Local expectation gradient: sums over the values of each unit, with all other units fixed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NUMBERS_AT_ONCE = 2**22  # of the (rows, units, deeper units) arrays
 
 
 class LocalExpectation(Estimator):
-    """D elbo / d logit_i = E[sum over k of q(z_i = k | all others) f_l(z_i = k) (k - mean_i)].
+    """d elbo / d logit_i = E[sum over k of q(z_i = k | all others) f_l(z_i = k) (k - mean_i)].
 
-    Titsias & Lazaro-Gredilla (2015), equation 8: q given the Markov blanket is exact, so for a unit that has deeper
-    ones its parents and its children both count. Other units stay as they are, where common random numbers simulate
-    the deeper ones again: the two agree in the deepest layer, and at depth 1. Cost: one simulation, and f for both
-    values of every unit. Unbiased.
+    Titsias & Lazaro-Gredilla (2015), equation 8: q given the Markov blanket is exact: it depends on the parents and
+    the children of a unit. All other units stay fixed, whereas common random numbers simulate the deeper ones again.
+    The two agree in the deepest layer, and at depth 1. Cost: one simulation, plus f for both values of every unit.
+    Unbiased.
 
     Args:
-        baselines: parts applied in order to f_l, as for the likelihood ratio: above the deepest layer the values'
-            probabilities depend on the path, so f_l itself adds to the variance. The source has none.
-        engine: how f of both values is computed, as for CommonRandomNumbers.
-        memory_mib: bound on the working memory of the batched engine, in MiB.
+        baselines: applied in order to f_l, as for the likelihood ratio. Above the deepest layer the probabilities of
+            the values depend on the path, so f_l itself adds to the variance. Titsias & Lazaro-Gredilla have none.
+        engine: computes f for both values, as for CommonRandomNumbers.
+        memory_mib: limit on the working memory of the batched engine, in MiB.
         threads: of the cpu engine; None: as many as torch uses.
     """
 
@@ -47,31 +47,30 @@ class LocalExpectation(Estimator):
         self.engine = engine_for(engine, memory_mib, threads)
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """Give every baseline its nets and averages."""
+        """Create the nets and averages of the baselines."""
         self.baselines.attach(model, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and the other value of every unit."""
+        """The path, plus the other value of every unit."""
         return 1 + sum(model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """f1 - f0 from the engine with noise under which no other unit can change."""
+        """Get f1 - f0 from the engine, with noise under which no other unit can change."""
         simulation = simulate(model, x, noise)
         path = simulation.path
         with torch.no_grad():
-            frozen = replace(path, noise=[1 - z for z in path.z])  # logit(noise) is infinite, against a change
+            frozen = replace(path, noise=[1 - z for z in path.z])  # logit(noise) is infinite: nothing changes
             generative_logits = [r.detach() for r in model.generative_logits(path.z)]
             differences = self.engine(model, frozen, generative_logits, False)
         remainders = self.baselines.remainders(path, simulation.signals)
         layers = zip(remainders, differences, strict=True)
         gradients = [_gradient(model, path, layer, f.detach(), d) for layer, (f, d) in enumerate(layers)]
-        squared = torch.stack(remainders).square().sum(0)
-        return simulation.answer(gradients, self.samples, squared if squared.requires_grad else None)
+        return simulation.answer(gradients, self.samples, self.baselines.loss(remainders))
 
 
 @torch.no_grad()
 def _gradient(model: SigmoidBeliefNet, path: Path, layer: int, signal: Tensor, difference: Tensor) -> Tensor:
-    """Sum over both values k of their probability times f_k times k - mean, (N, H); signal is f_l less a baseline."""
+    """Sum over k in {0, 1} of q(k) f_k (k - mean), (N, H). The signal is f_l minus a baseline."""
     prior = path.logits[layer].detach()
     if layer + 1 == len(model.layers):
         return difference * bernoulli.variance(prior)
@@ -81,11 +80,11 @@ def _gradient(model: SigmoidBeliefNet, path: Path, layer: int, signal: Tensor, d
 
 
 def _deeper_evidence(model: SigmoidBeliefNet, path: Path, layer: int) -> Tensor:
-    """Log q(z[l+1] | z_i = 1, others) - log q(z[l+1] | z_i = 0, others), (N, H)."""
+    """log q(z[l+1] | z_i = 1, others) - log q(z[l+1] | z_i = 0, others), (N, H)."""
     weight = model.inference[layer + 1].weight.detach().T  # (H, K)
     logits, sign = path.logits[layer + 1].detach(), 1 - 2 * path.z[layer]
     product = LogProduct(logits, weight)
-    change = sign * (path.z[layer + 1] @ weight.T)  # of log q, when the unit is flipped
+    change = sign * (path.z[layer + 1] @ weight.T)  # of log q when the unit flips
     rows = max(1, NUMBERS_AT_ONCE // weight.numel())
     for start in range(0, len(change), rows):
         block = slice(start, start + rows)

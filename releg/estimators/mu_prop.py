@@ -1,4 +1,4 @@
-"""MuProp: the likelihood ratio of what a mean-field Taylor expansion leaves."""
+"""MuProp: the likelihood ratio with a mean-field Taylor expansion as its control variate."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class MuProp(Estimator):
-    """D elbo / d logits[l] = E[(f_l - h_l - b_l) (z[l] - mean[l])] + g_l d mean / d logits.
+    """d elbo / d logits[l] = E[(f_l - h_l - b_l) (z[l] - mean[l])] + g_l d mean / d logits.
 
-    h_l = f_l(m) + g_l (z[l] - m) is the first-order expansion around m, the mean-field values of layer l (every layer
-    the mean given the mean of the one above it), and g_l the derivative of f_l there. Gu, Levine, Sutskever & Mnih
-    (2016), equations 5 and 9. Cost: one simulation and its mean-field counterpart with derivatives. Unbiased.
+    h_l = f_l(m) + g_l (z[l] - m) is the first-order expansion around m, the mean-field values of layer l (the mean of
+    each layer given the mean of the layer before it), and g_l is the derivative of f_l at m. Gu, Levine, Sutskever &
+    Mnih (2016), equations 5 and 9. Cost: one simulation, plus a mean-field one with derivatives from each layer on.
+    Unbiased.
 
     Args:
-        baselines: parts applied in order to what the expansion leaves; the paper has those of NVIL.
+        baselines: applied in order to what the expansion leaves; Gu et al. use those of NVIL.
     """
 
     def __init__(self, baselines: Sequence[Baseline] = ()) -> None:
@@ -30,22 +31,21 @@ class MuProp(Estimator):
         self.baselines = BaselineStack(baselines)
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """Give every baseline its nets and averages."""
+        """Create the nets and averages of the baselines."""
         self.baselines.attach(model, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and the mean-field values from each layer on."""
+        """The path, plus the mean-field values from each layer on."""
         return 1 + len(model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Expansion, baselines, and the expansion's own gradient."""
+        """Subtract the expansion and the baselines, add the gradient of the expansion."""
         simulation = simulate(model, x, noise)
         slopes, left = _expand(model, simulation)
         remainders = self.baselines.remainders(simulation.path, left)
         layers = zip(remainders, simulation.scores, slopes, simulation.mean_slopes(), strict=True)
         gradients = [r.detach()[:, None] * score + g * by_logit for r, score, g, by_logit in layers]
-        squared = torch.stack(remainders).square().sum(0)
-        return simulation.answer(gradients, self.samples, squared if squared.requires_grad else None)
+        return simulation.answer(gradients, self.samples, self.baselines.loss(remainders))
 
 
 def _expand(model: SigmoidBeliefNet, simulation: Simulation) -> tuple[list[Tensor], list[Tensor]]:

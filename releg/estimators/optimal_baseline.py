@@ -1,4 +1,4 @@
-"""The likelihood ratio with the best constant baseline of every unit."""
+"""The likelihood ratio with the best constant baseline for every unit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class OptimalBaseline(Estimator):
-    """D elbo / d logit_i = E[(f_l - b_i) (z_i - mean_i)], b_i = E[f_l (z_i - mean_i)^2] / E[(z_i - mean_i)^2].
+    """d elbo / d logit_i = E[(f_l - b_i) (z_i - mean_i)], b_i = E[f_l (z_i - mean_i)^2] / E[(z_i - mean_i)^2].
 
-    The constant per image and unit with the least variance: the LR of Theorem 1's proof in Tokui & Sato (2016), which
-    common random numbers still undercut; Weaver & Tao (2001). The expectations are taken over the image's other
-    paths, which keeps it unbiased. Cost: K simulations. `releg variance` tells the bound itself as optimal_within.
+    b_i is the constant per image and unit with the least variance, Weaver & Tao (2001). This is the LR in the proof of
+    Theorem 1 of Tokui & Sato (2016); common random numbers have less variance still. The expectations are averages
+    over the other paths of the image, which keeps the estimate unbiased. Cost: K simulations. `releg variance`
+    reports the variance with the exact b_i as optimal_within.
 
     Args:
-        samples: K, paths per image. The baseline of each has K - 1 to learn from.
+        samples: K, paths per image. Each baseline is an average over K - 1 of them.
     """
 
     def __init__(self, samples: int = 8) -> None:
@@ -29,15 +30,15 @@ class OptimalBaseline(Estimator):
         self.samples = samples
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Every unit's score times what its own baseline leaves of the layer's signal."""
+        """Multiply each unit's score by its layer's signal minus its own baseline."""
         simulation = simulate(model, x, noise)
         layers = zip(simulation.signals, simulation.scores, strict=True)
         gradients = [(f[:, None] - self._baselines(f, score)) * score for f, score in layers]
         return simulation.answer(gradients, self.samples)
 
     def _baselines(self, signal: Tensor, score: Tensor) -> Tensor:
-        """(N, H) weighted means of the other paths' signals."""
+        """Weighted means of the signals of the other paths, (N, H)."""
         weight = score.square().unflatten(0, (-1, self.samples))  # (B, K, H)
-        others = 1 - torch.eye(self.samples, dtype=score.dtype, device=score.device)  # sums without oneself, exactly
+        others = 1 - torch.eye(self.samples, dtype=score.dtype, device=score.device)  # exact sums without oneself
         weights, moments = others @ weight, others @ (weight * signal.view(-1, self.samples, 1))
-        return (moments / weights.clamp(min=torch.finfo(score.dtype).tiny)).flatten(0, 1)  # all may vanish
+        return (moments / weights.clamp(min=torch.finfo(score.dtype).tiny)).flatten(0, 1)  # all weights may be 0

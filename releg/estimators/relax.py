@@ -10,17 +10,17 @@ from releg.sbn import Path, SigmoidBeliefNet
 
 
 class Relax(RelaxedControl):
-    """D elbo / d logits = E[(f - c(h')) (z - mean) + d c(h) / d logits - d c(h') / d logits].
+    """d elbo / d logits = E[(f - c(h')) (z - mean) + d c(h) / d logits - d c(h') / d logits].
 
-    c = s f(sigmoid(h / temperature)) + net(h, input of the layer); h has the path's noise, h' is drawn given z.
-    Grathwohl, Choi, Wu, Roeder & Duvenaud (2018), equation 8 and section 3.3; all of c is trained to lessen the
-    variance, here that of the gradient by the logits. With s = 0 and a net that answers 0 it is the plain likelihood
-    ratio. Cost: one simulation, and two relaxed ones with derivatives from each layer on. Unbiased.
+    c = s f(sigmoid(h / temperature)) + net(h, input of the layer). h has the path's noise, h' is drawn given z.
+    Grathwohl, Choi, Wu, Roeder & Duvenaud (2018), equation 8 and section 3.3; all of c is trained to reduce the
+    variance of d elbo / d logits. With s = 0 and a net that returns 0 this is the plain likelihood ratio. Cost: one
+    simulation, plus two relaxed ones with derivatives from each layer on. Unbiased.
 
     Args:
-        hidden: tanh units of each layer's net, which answers 0 to begin with.
-        temperature: to begin with.
-        scale: s, to begin with.
+        hidden: tanh units of each layer's net, which initially returns 0.
+        temperature: its initial value.
+        scale: initial value of s.
     """
 
     def __init__(self, hidden: int = 100, temperature: float = 0.5, scale: float = 1.0) -> None:
@@ -31,7 +31,7 @@ class Relax(RelaxedControl):
         self.nets = nn.ModuleList()
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """One net, temperature and scale per layer."""
+        """Create one net, temperature and scale per layer."""
         super().attach(model, generator)
         inputs = [model.data_size, *model.layers[:-1]]
         sizes = zip(inputs, model.layers, strict=True)
@@ -45,6 +45,6 @@ class Relax(RelaxedControl):
         return nn.Sequential(first, nn.Tanh(), last)
 
     def control(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
-        """S f(sigmoid(h / temperature)) + net(h, input of the layer), (N,)."""
+        """s f(sigmoid(h / temperature)) + net(h, input of the layer), (N,)."""
         free: Tensor = self.nets[layer](torch.cat([path.layer_inputs()[layer], h], dim=1))
         return self.scales[layer] * self.relaxed_signal(model, path, layer, logits, h) + free.squeeze(-1)

@@ -1,4 +1,4 @@
-"""Straight-through: the binary sample forwards, its mean backwards. Biased."""
+"""Straight-through: the binary sample in the forward pass, its mean in the backward pass. Biased."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.relaxation import straight_through
-from releg.estimators.parts.relaxed_elbo import relaxed_path
+from releg.estimators.parts.relaxation import relaxed_path, straight_through
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -22,6 +21,6 @@ class StraightThrough(Estimator):
     unbiased = False
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Autograd does it."""
+        """Let autograd differentiate f."""
         relaxed = relaxed_path(model, x, noise, straight_through)
         return Estimate(elbo=relaxed.f.detach(), surrogate=-relaxed.f, logits=relaxed.logits)

@@ -14,10 +14,10 @@ from releg.sbn import SigmoidBeliefNet
 
 
 class Vimco(Estimator):
-    """D L / d logits = E[sum over k of (L - L_without_k - w_k) (z^k - mean^k)], L = log mean over k of exp(f^k).
+    """d L / d logits = E[sum over k of (L - L_without_k - w_k) (z^k - mean^k)], L = log mean over k of exp(f^k).
 
-    It climbs the multi-sample bound with K samples, not the elbo: what it answers is unbiased for that. L_without_k
-    replaces f^k by the mean of the others, w_k is the normalised weight of path k. Mnih & Rezende (2016), equations 8
+    It climbs the multi-sample bound with K samples, not the elbo, and is unbiased for that bound. L_without_k
+    replaces f^k by the mean of the others; w_k is the normalised weight of path k. Mnih & Rezende (2016), equations 8
     to 12, with the geometric mean. Cost: K simulations.
 
     Args:
@@ -32,12 +32,12 @@ class Vimco(Estimator):
         self.samples = samples
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One signal per path, the same for all its layers: the bound is no sum over them."""
+        """Use one signal per path for all its layers: the bound is not a sum over layers."""
         simulation = simulate(model, x, noise)
         f = simulation.signals[0].view(-1, self.samples)
         weights = f.softmax(1).flatten()  # (N,)
         signals = self._signals(f).flatten()
-        # surrogate_of averages over an image's paths, where the bound's gradient is a sum
+        # surrogate_of averages over the paths of an image, but the gradient of the bound is a sum
         gradients = [self.samples * (signals - weights)[:, None] * score for score in simulation.scores]
         return Estimate(
             elbo=f.mean(1),

@@ -1,1 +1,1 @@
-"""What several estimators share; an estimator imports parts, never another estimator."""
+"""What several estimators share. An estimator imports parts, never another estimator."""

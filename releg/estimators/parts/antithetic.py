@@ -1,7 +1,7 @@
-"""Pairs of opposite samples, layer by layer: what ARM and DisARM evaluate.
+"""Antithetic pairs of samples, layer by layer, as ARM and DisARM need them.
 
 The path's layer l is z = 1[u < mean]; its opposite is 1[1 - u < mean], with the same parents. Deeper layers are
-simulated from the opposite with noise of their own, as in section 2.3 of Yin & Zhou (2019), or with the path's.
+simulated from the opposite with noise of their own, as in section 2.3 of Yin & Zhou (2019), or with that of the path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Opposite:
 
 
 def draw_branches(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None) -> list[Tensor]:
-    """Noise of the path, then of each opposite's deeper layers: (N, H) each."""
+    """Noise for the path, then for the layers deeper than each opposite, (N, H) each."""
     path = model.draw_noise(x, generator)
     branches = [model.draw_noise(x, generator)[layer + 1 :] for layer in range(len(model.layers) - 1)]
     return [*path, *(noise for branch in branches for noise in branch)]
@@ -36,13 +36,13 @@ def draw_branches(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator
 
 @torch.no_grad()
 def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[Tensor]) -> list[Opposite]:
-    """The opposite of every layer; noise as drawn by draw_branches, or that of the path alone."""
+    """The opposite of every layer. The noise is from draw_branches, or that of the path alone."""
     path, depth = simulation.path, len(model.layers)
     branches = iter(noise[depth:])
     answer = []
     for layer, (below, a) in enumerate(zip(path.parents(), path.logits, strict=True)):
         logits = a.detach()
-        own = (path.noise[layer + 1 :]) if len(noise) == depth else [next(branches) for _ in range(depth - layer - 1)]
+        own = path.noise[layer + 1 :] if len(noise) == depth else [next(branches) for _ in range(depth - layer - 1)]
         z = (1 - path.noise[layer] < torch.sigmoid(logits)).to(logits.dtype)
         signal = continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *own], bernoulli.sample)
         answer.append(Opposite(z, signal))
@@ -53,8 +53,8 @@ class Antithetic(Estimator):
     """An estimator that compares every layer of the path with its opposite.
 
     Args:
-        shared_noise: simulate the layers below an opposite with the path's noise instead of noise of their own. The
-            sources have the latter; the former is also unbiased, and its variance lower.
+        shared_noise: simulate the layers below an opposite with the noise of the path. This is also unbiased and has
+            less variance; the papers draw new noise.
     """
 
     def __init__(self, shared_noise: bool = False) -> None:
@@ -62,9 +62,9 @@ class Antithetic(Estimator):
         self.shared_noise = shared_noise
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise of the path and, unless it is shared, of what is simulated below each opposite."""
+        """Noise for the path and, unless it is shared, for the layers below each opposite."""
         return model.draw_noise(x, generator) if self.shared_noise else draw_branches(model, x, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and an opposite per layer."""
+        """The path, plus an opposite per layer."""
         return 1 + len(model.layers)

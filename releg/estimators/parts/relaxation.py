@@ -1,4 +1,4 @@
-"""Binary variables relaxed to [0, 1]: the concrete distribution, and its coupling with the binary sample.
+"""Binary variables relaxed to [0, 1], and f along a path of them, which autograd can differentiate.
 
 With h = logit(mean) - logit(u), z = 1[h > 0] is the binary sample of noise u, and sigmoid(h / temperature) its
 relaxation (Maddison et al. 2017; Jang et al. 2017). Appendix C of Tucker et al. (2017) draws another h given z.
@@ -6,11 +6,16 @@ relaxation (Maddison et al. 2017; Jang et al. 2017). Appendix C of Tucker et al.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from releg import bernoulli
 from releg.estimators.parts.signals import Sampler
+from releg.sbn import SigmoidBeliefNet
 
 
 def hidden(logits: Tensor, noise: Tensor) -> Tensor:
@@ -20,9 +25,9 @@ def hidden(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def hidden_given(logits: Tensor, z: Tensor, noise: Tensor) -> Tensor:
-    """H given the binary z, from fresh noise v: of uniform u in [0, mean) if z is 1, else in [mean, 1).
+    """h given the binary z, from new noise v: u is uniform in [0, mean) if z is 1, else in [mean, 1).
 
-    Written so that neither u nor 1 - u is a difference of close numbers, also in saturated units.
+    Neither u nor 1 - u is computed as a difference of close numbers, so saturated units stay exact.
     """
     v = noise.clamp(min=torch.finfo(noise.dtype).tiny)
     mean, rest = torch.sigmoid(logits), torch.sigmoid(-logits)
@@ -40,3 +45,25 @@ def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
     """The binary sample, with the derivative of its mean."""
     mean = torch.sigmoid(logits)
     return mean + ((noise < mean).to(mean.dtype) - mean).detach()
+
+
+@dataclass(frozen=True)
+class RelaxedPath:
+    """f and the outputs of the inference net, all in the graph."""
+
+    f: Tensor  # (N,)
+    logits: list[Tensor]  # (N, H) per layer
+
+
+def relaxed_path(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], sample: Sampler) -> RelaxedPath:
+    """Simulate with `sample` instead of bernoulli.sample; the log-probabilities are linear in z."""
+    model.check_noise(x, noise)
+    z: list[Tensor] = []
+    logits: list[Tensor] = []
+    for net, layer_noise in zip(model.inference, noise, strict=True):
+        logits.append(net(z[-1] if z else x - model.mean))
+        z.append(sample(logits[-1], layer_noise))
+    generated = zip(model.generative_logits(z), [x, *z], strict=True)
+    log_p = [bernoulli.relaxed_log_prob(r, value).sum(-1) for r, value in generated]
+    log_q = [bernoulli.relaxed_log_prob(a, value).sum(-1) for a, value in zip(logits, z, strict=True)]
+    return RelaxedPath(torch.stack(log_p).sum(0) - torch.stack(log_q).sum(0), logits)

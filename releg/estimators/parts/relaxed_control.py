@@ -1,4 +1,4 @@
-"""The likelihood ratio with a control variate that is a function of relaxed variables: what REBAR and RELAX share."""
+"""What REBAR and RELAX share: the likelihood ratio with a control variate that is a function of relaxed variables."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from releg.estimators.parts.signals import continued_signal, derivative
 from releg.estimators.parts.simulation import Simulation, simulate, squared
 from releg.sbn import Path, SigmoidBeliefNet
 
-Control = Callable[[int, Tensor, Tensor], Tensor]  # layer, its logits as constants and h, (N, H) each, to c (N,)
+Control = Callable[[int, Tensor, Tensor], Tensor]  # (layer, its constant logits (N, H), h (N, H)) -> c (N,)
 
 
 class RelaxedControl(Estimator):
-    """(f_l - c(h')) (z - mean) + d c(h) / d logits - d c(h') / d logits, c being trained to lessen the variance.
+    """(f_l - c(h')) (z - mean) + d c(h) / d logits - d c(h') / d logits, with c trained to reduce the variance.
 
     h has the path's noise, h' is drawn given z.
 
     Args:
-        temperature: of the relaxation, to begin with.
-        scale: s of the relaxed signal in c, to begin with.
+        temperature: initial value, of the relaxation.
+        scale: initial value of s, the factor of the relaxed signal in c.
     """
 
     def __init__(self, temperature: float, scale: float) -> None:
@@ -38,21 +38,21 @@ class RelaxedControl(Estimator):
         self.scales = nn.Parameter(torch.zeros(0))
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """One temperature and one scale per layer."""
+        """Create one temperature and one scale per layer."""
         start = torch.ones(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
         self.log_temperatures = nn.Parameter(math.log(self.temperature) * start)
         self.scales = nn.Parameter(self.scale * start)
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise of the path, then of h' given its z: (N, H) per layer, twice."""
+        """Noise for the path, then for h' given its z: (N, H) per layer, twice."""
         return [*model.draw_noise(x, generator), *model.draw_noise(x, generator)]
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The path, and two relaxations from each layer on."""
+        """The path, plus two relaxations from each layer on."""
         return 1 + 2 * len(model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Control variates layer by layer."""
+        """Apply the control variate layer by layer."""
         simulation = simulate(model, x, noise)
 
         def control(layer: int, logits: Tensor, h: Tensor) -> Tensor:
@@ -63,10 +63,10 @@ class RelaxedControl(Estimator):
 
     @abstractmethod
     def control(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
-        """C of one layer, (N,); its logits (N, H) are constants."""
+        """c of one layer, (N,). Its logits (N, H) are constants."""
 
     def relaxed_signal(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
-        """f_l of relaxed z = sigmoid(h / temperature), (N,), deeper layers relaxed too."""
+        """f_l at relaxed z = sigmoid(h / temperature), (N,), with deeper layers relaxed too."""
         temperature = self.log_temperatures[layer].exp()
         relaxed, below = torch.sigmoid(h / temperature), path.parents()[layer]
         return continued_signal(model, layer, below, logits, relaxed, path.noise, concrete(temperature))
@@ -77,15 +77,15 @@ def controlled_gradients(
 ) -> list[Tensor]:
     """(f_l - c(h')) (z - mean) + d c(h) / d logits - d c(h') / d logits, (N, H) per layer.
 
-    Unbiased whatever c is: given what is above and below layer l, E[c(h') (z - mean) + d c(h') / d logits] and
-    E[d c(h) / d logits] are both the derivative of E[c(h)].
+    Unbiased for any c: given the other layers, E[c(h') (z - mean) + d c(h') / d logits] and E[d c(h) / d logits] are
+    both the derivative of E[c(h)].
 
     Args:
         model: the weights.
-        simulation: of the path.
-        noise: of the path, then of h' given its z.
+        simulation: the path and its signals.
+        noise: for the path, then for h' given its z.
         control: c of one layer.
-        differentiable: whether the answer may be differentiated by the parameters of c.
+        differentiable: whether the result can be differentiated by the parameters of c.
     """
     depth, path, gradients = len(model.layers), simulation.path, []
     for layer, (signal, score) in enumerate(zip(simulation.signals, simulation.scores, strict=True)):

@@ -1,6 +1,7 @@
-"""What a layer of z is judged by: the terms of f = log p(x, z) - log q(z | x) that depend on it or on deeper layers.
+"""The signal f_l of a layer: the terms of f = log p(x, z) - log q(z | x) that depend on it or on deeper layers.
 
-What does not depend on layer l given the shallower layers only adds variance (NVIL, Mnih & Gregor 2014, section 3.1).
+The other terms do not depend on layer l given the shallower layers and would only add variance (NVIL, Mnih & Gregor
+2014, section 3.1).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Sampler = Callable[[Tensor, Tensor], Tensor]  # logits and noise (N, H) to z in 
 
 
 def layer_signals(log_p_terms: list[Tensor], log_q_terms: list[Tensor]) -> list[Tensor]:
-    """f_l = sum over m >= l of log p(z[m-1] | z[m]) - log q(z[m] | z[m-1]), plus the prior's term; z[-1] being x."""
+    """f_l = log p(z[-1]) + sum over m >= l of log p(z[m-1] | z[m]) - log q(z[m] | z[m-1]); x for z[m-1] if m = 0."""
     signal = log_p_terms[-1].detach()
     signals = []
     for log_p, log_q in zip(reversed(log_p_terms[:-1]), reversed(log_q_terms), strict=True):
@@ -36,16 +37,16 @@ def continued_signal(
     noise: Sequence[Tensor],
     sample: Sampler = bernoulli.sample,
 ) -> Tensor:
-    """f_l at any z[l], deeper layers simulated from there: (N,), differentiable by z but not by the model's weights.
+    """f_l at any z[l], with deeper layers simulated from there: (N,), differentiable by z but not by the weights.
 
     Args:
-        model: whose weights are taken as constants.
+        model: its weights are constants here.
         layer: l.
         below: (N, ...) x for layer 0, else z[l-1].
-        logits: (N, H) of q(z[l] | below), taken as given.
+        logits: (N, H) of q(z[l] | below).
         z: (N, H) in [0, 1].
-        noise: (N, H) per layer; those of layers deeper than l are used.
-        sample: makes z of a deeper layer from its logits and noise.
+        noise: (N, H) per layer; only layers deeper than l use it.
+        sample: computes z of a deeper layer from its logits and noise.
     """
     total = _terms_of_layer(model, layer, below, logits, z)
     for deeper in range(layer + 1, len(model.layers)):
@@ -57,13 +58,13 @@ def continued_signal(
 
 
 def _terms_of_layer(model: SigmoidBeliefNet, layer: int, below: Tensor, logits: Tensor, z: Tensor) -> Tensor:
-    """Log p(below | z) - log q(z | below), (N,)."""
+    """log p(below | z) - log q(z | below), (N,)."""
     net = model.generative[layer]
     generated = linear(z, net.weight.detach(), net.bias.detach())
     return bernoulli.relaxed_log_prob(generated, below).sum(-1) - bernoulli.relaxed_log_prob(logits, z).sum(-1)
 
 
 def derivative(values: Tensor, by: Tensor, create_graph: bool = False) -> Tensor:
-    """D values_n / d by_n for every row n, rows being independent: the shape of `by`."""
+    """d values_n / d by_n for every row n, with the shape of `by`. The rows must be independent."""
     (gradient,) = torch.autograd.grad(values.sum(), by, create_graph=create_graph)
     return gradient

@@ -1,4 +1,4 @@
-"""One simulation of every row, and an answer made of its layers' gradients: what most estimators begin and end with."""
+"""How most estimators begin and end: simulate every row, then build the answer from the gradients of the layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from releg.sbn import Path, SigmoidBeliefNet
 
 @dataclass(frozen=True)
 class Simulation:
-    """N paths through the inference net and what f has to say about them; all but path and log_p detached."""
+    """N paths through the inference net with their signals and scores. All but path and log_p is detached."""
 
     path: Path
     log_p: Tensor  # (N,) log p(x, z), in the graph
@@ -24,16 +24,16 @@ class Simulation:
     scores: list[Tensor]  # (N, H) per layer, d log q / d logits
 
     def mean_slopes(self) -> list[Tensor]:
-        """D mean / d logit of every unit, (N, H) per layer."""
+        """d mean / d logit of every unit, (N, H) per layer."""
         return [bernoulli.variance(a.detach()) for a in self.path.logits]
 
     def answer(self, logit_grads: list[Tensor], samples: int, auxiliary: Tensor | None = None) -> Estimate:
-        """The estimate with these gradients; rows stand image by image, `samples` each, and are averaged.
+        """The estimate with these gradients, averaged over the `samples` consecutive rows of each image.
 
         Args:
             logit_grads: (N, H) per layer, estimates of d elbo / d logits.
             samples: paths per image.
-            auxiliary: (N,) what trains the estimator's own parameters, if it has any.
+            auxiliary: (N,) trains the estimator's own parameters, if it has any.
         """
         logit_grads = [gradient.detach() for gradient in logit_grads]
         return Estimate(
@@ -46,7 +46,7 @@ class Simulation:
 
 
 def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Simulation:
-    """Simulate one path per row; noise may go on after the model's layers, for other uses."""
+    """Simulate one path per row. Noise after that of the model's layers is ignored."""
     path = model.infer(x, noise[: len(model.layers)])
     log_p_terms = model.log_p_terms(x, path.z)
     with torch.no_grad():
@@ -58,12 +58,12 @@ def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Sim
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:
     """Sum of squares over all units of all layers, (N,): its expectation is the variance plus a constant.
 
-    So its gradient by a control variate's parameters is that of the variance (Tucker et al. 2017, section 3.2).
+    So its gradient by the parameters of a control variate is that of the variance (Tucker et al. 2017, section 3.2).
     """
     return torch.stack([gradient.square().sum(-1) for gradient in logit_grads]).sum(0)
 
 
 def check_samples(samples: int, least: int, why: str) -> None:
-    """Raise ValueError unless there are enough paths per image."""
+    """Raise ValueError unless `samples` is at least `least`."""
     if samples < least:
         raise ValueError(f"samples is {samples}, expected at least {least}; {why}")
