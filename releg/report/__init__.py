@@ -1,1 +1,1 @@
-"""One artefact per file: reads results/, writes results/."""
+"""One artefact per file. Reports read results/ and write results/."""

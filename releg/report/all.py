@@ -1,4 +1,4 @@
-"""All artefacts at once. python -m releg.report.all [RESULTS] makes them again from the files that are there."""
+"""All artefacts at once. python -m releg.report.all [RESULTS] remakes them from the files in the folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from releg.report.variance import write_variance
 
 
 def write_all(results: Path) -> str:
-    """Write every artefact; answers with the table to print."""
+    """Write every artefact of reproduce.sh; return the tables to print."""
     table = write_table1(results)
     write_figure1(results)
     write_variance(results)
@@ -25,7 +25,7 @@ def write_all(results: Path) -> str:
 
 
 def write_pages_of_commands(results: Path) -> None:
-    """Those of releg bench and releg compare, from their numbers, where these are."""
+    """Write the pages of releg bench and releg compare whose numbers are in the folder."""
     if (results / "bench.json").is_file():
         write_bench(results)
     if (results / "compare.json").is_file():

@@ -1,4 +1,4 @@
-"""bench.md and bench.png from bench.json and bench_studies.json, the numbers of `releg bench`."""
+"""bench.md and bench.png from the numbers of `releg bench`: bench.json and bench_studies.json."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LABELS = {
     **{f"crn_{engine}": f"{label_of('crn')}, {text}" for engine, text in ENGINES.items()},
     "pyro_lr": f"Pyro's {label_of('lr')}",
 }
-BUSY_AT_START = 0.5  # load average above which other programs must have been at work
-BUSY_AT_END = 1.0  # the same, beyond the threads of the benchmark itself
+BUSY_AT_START = 0.5  # a higher load average means that other programs were running
+BUSY_AT_END = 1.0  # the same, in addition to the threads of the benchmark
 
 Row = dict[str, Any]
 
 
 def write_bench(results: Path) -> list[Path]:
-    """Write the page and the plot beside the numbers; answers with their paths, the page first."""
+    """Write the page and the plot next to the numbers; return their paths, the page first."""
     rows: list[Row] = read(results / ROWS)
     studies: dict[str, Any] = read(results / STUDIES)
     page, plot = results / PAGE, results / PLOT
     write(page, markdown(rows, studies))
     if not studies["scaling"]:
-        remove(plot)  # it would belong to another run
+        remove(plot)  # it belongs to another benchmark
         return [page]
     write(plot, as_bytes(draw(studies["scaling"], studies["exponents"], LABELS)))
     return [page, plot]
@@ -81,15 +81,15 @@ def header(run: dict[str, Any]) -> str:
 
 
 def busy(run: dict[str, Any]) -> str:
-    """A warning, if other programs were at work."""
+    """A warning if other programs were running."""
     start, end = run["load_at_start"], run["load_at_end"]
     if start is None or (start <= BUSY_AT_START and end <= run["threads"] + BUSY_AT_END):
         return ""
-    return "\n\n**The machine was busy with other work while this was measured: do not trust these times.**"
+    return "\n\n**Other programs were running during the benchmark: do not trust these times.**"
 
 
 def in_short(rows: Sequence[Row]) -> str:
-    """The claims in one paragraph, as ranges over all architectures and weights."""
+    """The claims, as ranges over all architectures and weights."""
     ratio = {(row["architecture"], row["weights"], row["estimator"]): row["ratio_to_lr"] for row in rows}
 
     def quotients(top: str, bottom: str) -> list[float]:
@@ -97,20 +97,18 @@ def in_short(rows: Sequence[Row]) -> str:
         return [a / b for a, b in found if a is not None and b is not None]
 
     claims = [
-        ("{} of an LR step", quotients("crn_cpu", "lr")),
-        ("{} of simulating every flip whole", quotients("crn_cpu", "crn_dense")),
-        ("{} of the batched engine", quotients("crn_cpu", "crn_batched")),
-        ("{} of Pyro's LR step", quotients("crn_cpu", "pyro_lr")),
+        ("an LR step", quotients("crn_cpu", "lr")),
+        ("a step that simulates every flip in full", quotients("crn_cpu", "crn_dense")),
+        ("a step of the batched engine", quotients("crn_cpu", "crn_batched")),
+        ("a step of Pyro's LR", quotients("crn_cpu", "pyro_lr")),
     ]
-    texts = [text.format(_times(values)) for text, values in claims if values]
-    return f"A step of common random numbers with the cpu kernel costs {'; '.join(texts)}." if texts else ""
+    texts = [f"- {_times(values)} {text}" for text, values in claims if values]
+    return "\n".join(["A CRN step with the cpu kernel costs", "", *texts]) if texts else ""
 
 
 def _times(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
-    if high < 0.2:
-        return f"one part in {1 / high:.0f} to {1 / low:.0f}"
-    return f"{low:.2f} to {high:.2f} times that"
+    return f"1/{1 / low:.0f} to 1/{1 / high:.0f} of" if high < 0.2 else f"{low:.2f} to {high:.2f} times"
 
 
 def pivot(rows: Sequence[Row], cell: Callable[[Row], str]) -> str:
@@ -133,12 +131,12 @@ def time_cell(row: Row) -> str:
 
 
 def memory_cell(row: Row) -> str:
-    """MiB."""
+    """The peak in MiB, or a dash."""
     return "–" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
 
 
 def parts_table(rows: Sequence[Row]) -> str:
-    """What LR and the cpu kernel spend their steps on."""
+    """The parts of a step of LR and of the cpu kernel."""
     chosen = [row for row in rows if row["weights"] == "trained" and row["estimator"] in ("lr", "crn_cpu")]
     names = list(dict.fromkeys(name for row in chosen for name in row["ms_parts"]))
     lines = [
@@ -149,7 +147,7 @@ def parts_table(rows: Sequence[Row]) -> str:
 
 
 def scaling_section(studies: dict[str, Any]) -> list[str]:
-    """The plot and its exponents."""
+    """The plot and the fitted exponents."""
     if not studies["scaling"]:
         return []
     axes = {"units": "units per layer (depth 2)", "depth": "depth (200 units per layer)"}
@@ -165,13 +163,13 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
     return [
         "## Growth",
         *parts,
-        "Slopes in log-log scale over several sizes, at initial weights:",
+        "Slopes on a log-log scale, fitted over several sizes at initial weights:",
         text_table(head, lines),
     ]
 
 
 def units_table(rows: Sequence[Row]) -> list[str]:
-    """LR and the cpu kernel size by size, and how each grows from one size to the next."""
+    """LR and the cpu kernel by size, with their growth from one size to the next."""
     times = {
         name: {row["units"]: row for row in rows if (row["study"], row["estimator"]) == ("units", name)}
         for name in ("lr", "crn_cpu")
@@ -197,17 +195,17 @@ def units_table(rows: Sequence[Row]) -> list[str]:
     ]
     text = (
         f"From {sizes[0]} to {sizes[-1]} units per layer a CRN step costs {min(ratios.values()):.2f} to "
-        f"{max(ratios.values()):.2f} times an LR step (depth 2, initial weights, cpu kernel). At small sizes the costs "
-        "that do not depend on the size hide the growth; the exponents from one size to the next show where it leads. "
-        "LR's arithmetic grows with the square of the units, and so does most of CRN's: only the sets of units that "
-        "one flip changes, about the square root of the units at these weights, bring in a further power of 1/2."
+        f"{max(ratios.values()):.2f} times an LR step (depth 2, initial weights, cpu kernel). At small sizes, fixed "
+        "costs hide the growth; the exponents from one size to the next show the trend. The arithmetic of LR grows "
+        "with the square of the units, and so does most of CRN's. The exception: one flip changes a set of units of the "
+        "next layer, about the square root of the units at these weights, which adds a power of 1/2."
     )
-    head = ["units per layer", "LR, ms", "CRN, ms", "ratio", "LR's exponent since the last size", "CRN's"]
+    head = ["units per layer", "LR, ms", "CRN, ms", "ratio", "LR's exponent from the size before", "CRN's"]
     return [text, text_table(head, lines)]
 
 
 def overhead_section(studies: dict[str, Any]) -> list[str]:
-    """What the Trainer takes."""
+    """The overhead of the Trainer."""
     if not studies["overhead"]:
         return []
     lines = [
@@ -220,19 +218,18 @@ def overhead_section(studies: dict[str, Any]) -> list[str]:
     ]
     first = studies["overhead"][0]
     text = (
-        f"Steps per second of `releg fit`, validation off, against a bare loop of the same step on the same data: "
-        f"{first['repetitions']} times {first['steps']} steps each way, in turns."
+        f"Steps per second of `releg fit` without validation, and of a bare loop of the same step on the same data: "
+        f"{first['repetitions']} times {first['steps']} steps each, in turns."
     )
-    return ["## What the Trainer takes", text, text_table(["", "", "bare loop", "Trainer", "lost"], lines)]
+    return ["## Overhead of the Trainer", text, text_table(["", "", "bare loop", "Trainer", "lost"], lines)]
 
 
 def notes(run: dict[str, Any]) -> str:
-    """How it was measured, and what was not."""
+    """How it was measured, and what was left out."""
     lines = [
         "A step: draw noise, estimate, zero_grad, backward, RMSprop; on real batches of binarised MNIST. Estimators "
-        "take turns within each round, from the same weights and on the same batches; the first step of a turn is "
-        "discarded. Times and ratios are medians over rounds. Steps of more than 0.25 s are timed one by one, in fewer "
-        "rounds.",
+        "take turns within each round, with the same weights and batches; the first step of a turn is discarded. Times "
+        "and ratios are medians over rounds. Steps of more than 0.25 s are timed one by one, in fewer rounds.",
         "Pyro's LR: TraceGraph_ELBO with the same nets, baselines and optimiser, its validation switched off.",
         f"Memory: {run['memory']}.",
         *run["notes"],

@@ -29,7 +29,7 @@ def draw(rows: Sequence[Row], exponents: Sequence[Row], labels: Mapping[str, str
     figure = Figure(figsize=(3.4 * len(studies), 3.0), layout="constrained")
     panels = figure.subplots(1, len(studies), sharey=True, squeeze=False)[0]
     for panel, study, letter in zip(panels, studies, "ab", strict=False):
-        # reversed, so that of several fits the first counts: the one over all sizes
+        # reversed, so that the first of several fits wins: the one over all sizes
         slopes = {row["estimator"]: row["exponent"] for row in reversed(exponents) if row["study"] == study}
         for name in dict.fromkeys(row["estimator"] for row in rows):
             mine = [row for row in rows if (row["study"], row["estimator"]) == (study, name)]

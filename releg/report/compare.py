@@ -1,4 +1,4 @@
-"""compare.md, compare.csv and compare.png from compare.json: every estimator's variance, bias and cost."""
+"""compare.md, compare.csv and compare.png from compare.json: variance, bias and cost of every estimator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DETECTED = 5.0  # standard errors of bias2 above zero
 
 
 def write_compare(results: Path) -> str:
-    """Write the artefacts; answers with the Markdown."""
+    """Write the artefacts; return the Markdown."""
     path = results / "compare.json"
     with readable(path, "what releg compare writes", "run it again"):
         document = json.loads(path.read_bytes())
@@ -33,13 +33,13 @@ def write_compare(results: Path) -> str:
 
 
 def on_one_clock(rows: list[Row]) -> list[Row]:
-    """Milliseconds as if all had been timed at the same moment: ratios to LR, times LR's median over all of them."""
+    """Milliseconds as if all were timed together: the ratio to LR times the median of LR's times."""
     clock = statistics.median(row["lr_ms_per_step"] for row in rows)
     return [{**row, "ms_per_step": row["ratio_to_lr"] * clock} for row in rows]
 
 
 def work(row: Row) -> float:
-    """Work-normalised variance: within times milliseconds."""
+    """Work-normalised variance: variance times milliseconds."""
     return float(row["within"]["value"] * row["ms_per_step"])
 
 
@@ -49,36 +49,39 @@ def name_of(row: Row) -> str:
 
 
 def bias(row: Row) -> str:
-    """The relative bias where there is one to be seen; where not, how large one could have gone unseen."""
+    """The relative bias if one is detected, else an upper bound for it."""
     value, error = row["bias2"]["value"], row["bias2"]["standard_error"]
     if row["objective"] != "elbo":
-        return "of another bound"
+        return "climbs another bound"
     deviation = value / error if error else 0.0
     if deviation > DETECTED:
         return f"{_relative(value, row)} (z = {deviation:.0f})"
-    return f"none seen (z = {deviation:.1f}), below {_relative(max(value, 0.0) + 2 * error, row)}"
+    return f"not detected (z = {deviation:.1f}), below {_relative(max(value, 0.0) + 2 * error, row)}"
 
 
 def _relative(bias2: float, row: Row) -> str:
-    """Length of the bias over that of the gradient."""
+    """Length of the bias relative to that of the gradient."""
     return f"{100 * (bias2 / row['gradient2']) ** 0.5:.2g}%"
 
 
 def as_markdown(document: dict[str, Any]) -> str:
-    """The main table, best work-normalised variance first, then the layers."""
+    """The main table, least work-normalised variance first, then the layers."""
     rows = sorted(document["rows"], key=work)
     first = rows[0]
     reference = next((work(row) for row in rows if row["estimator"] == "likelihood_ratio"), None)
     head = ["estimator", "variance", "total variance", "bias", "evaluations", "ms per step", "ratio to LR", "MiB"]
-    head += ["variance × ms", *([] if reference is None else ["LR's over it"])]
+    head += ["variance × ms", *([] if reference is None else ["gain over LR"])]
     lines = [
         "# Every estimator at the same weights",
         "",
-        f"{document['title']}; {first['num_images']} training images, {first['samples_per_image']} answers each. "
-        "Variance: trace of the covariance of the gradient by all weights and biases of the inference net, for one "
-        "image. Bias: distance of the mean answer from a long average of common random numbers, over the length of "
-        "that gradient; z is the number of standard errors that its square lies above zero, and what is not seen lies "
-        "below the square plus two of them: the larger the variance, the less can be seen.",
+        f"{document['title']}; {first['num_images']} training images, {first['samples_per_image']} estimates each.",
+        "",
+        "- variance: trace of the covariance of the gradient w.r.t. all weights and biases of the inference net, for "
+        "one image; total variance: for a random image",
+        "- bias: distance between the mean estimate and a long average of common random numbers, relative to the "
+        "length of that gradient; z = bias² / its standard error. A bias counts as detected if z > 5. If it is "
+        "not detected, the bound is bias² + 2 standard errors: a larger variance gives a looser bound.",
+        "- gain over LR: LR's variance × ms divided by the estimator's",
         "",
         *table(head, [_cells(row, reference) for row in rows]),
     ]
@@ -108,10 +111,10 @@ def _layers(rows: list[Row]) -> list[str]:
     lines = [
         "## By layer",
         "",
-        "Of the gradient by the mean of every unit, averaged over units; layer 1 is next to x. It is the gradient by "
-        "the logit over mean (1 - mean): saturated units weigh heavily where an estimator does not see that they are. "
-        "within: variance for one image; total: for an image chosen by chance; bias2: squared bias, which noise may "
-        "take below zero.",
+        "The gradient w.r.t. the mean of every unit, averaged over the units of a layer; layer 1 is next to x. It is "
+        "the gradient w.r.t. the logit divided by mean (1 - mean), so saturated units weigh heavily unless an "
+        "estimator accounts for them. within: variance for one image; total: for a random image; bias2: squared bias, whose "
+        "estimate can be negative.",
     ]
     ordered = sorted(rows, key=lambda row: float(row["within"]["value"]))
     cells = [[name_of(row), *(_figure(layer[kind]) for layer in row["layers"] for kind in kinds)] for row in ordered]
@@ -127,15 +130,15 @@ def _how(document: dict[str, Any]) -> list[str]:
         f"- `{document['command']}`",
         f"- {_minutes(document)} on {machine(made)}",
         f"- commit {made.get('commit', 'unknown')}",
-        f"- what an estimator owns (baselines, control variates) was trained for {document['baseline_steps']:,} "
-        "mini-batches at these weights, unless the run's own estimator brings it along",
+        f"- baselines and control variates were trained for {document['baseline_steps']:,} "
+        "mini-batches at these weights, except those of the estimator that trained the run",
         "- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in "
-        "which both took turns, and ms per step is that times LR's own median",
+        "which both took turns, and ms per step is this ratio times LR's median",
     ]
 
 
 def _minutes(document: dict[str, Any]) -> str:
-    """An estimator that was measured by an earlier command counts with what it took then."""
+    """The total time; an estimator that an earlier command measured counts with its time then."""
     return f"{sum(row['seconds'] for row in document['rows']) / 60:.1f} minutes"
 
 

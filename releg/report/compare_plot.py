@@ -1,4 +1,4 @@
-"""compare.png: variance against the cost of a step, with the front that no estimator is beyond."""
+"""compare.png: variance against the cost of a step, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNBIASED, BIASED, OTHER = "#1f4e79", "#b3471d", "#6b6b6b"
 
 
 def front(rows: Sequence[Row]) -> list[Row]:
-    """The unbiased estimators than which none is both cheaper and of lower variance, cheapest first."""
+    """The Pareto front of the unbiased estimators: none is both cheaper and of lower variance. Cheapest first."""
     fair = sorted(
         (row for row in rows if row["unbiased"] and row["objective"] == "elbo"),
         key=lambda row: (row["ms_per_step"], row["within"]["value"]),
@@ -30,7 +30,7 @@ def front(rows: Sequence[Row]) -> list[Row]:
 
 @in_style
 def draw(rows: Sequence[Row], title: str) -> Figure:
-    """Log-log; names beside the points, moved apart where they would meet."""
+    """A log-log plot; the names next to the points do not overlap."""
     figure = Figure(figsize=(6.8, 4.6), layout="constrained")
     panel = figure.subplots()
     panel.set_xscale("log")
@@ -69,7 +69,7 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     panel.legend(fontsize=6.5, loc="best", frameon=True)
     for axis in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
         axis(FuncFormatter(lambda ms, _: f"{ms:g}"))
-    _name(panel, rows)  # last: where points lie is known only when all else is in its place
+    _name(panel, rows)  # last: only then are the positions of the points final
     return figure
 
 
@@ -80,11 +80,11 @@ def _kind(row: Row) -> str:
 
 
 def _name(panel: Axes, rows: Sequence[Row]) -> None:
-    """Names right of their points, moved up or down to where they cover neither a point nor another name."""
+    """Put each name to the right of its point, moved up or down so that it covers no point and no other name."""
     panel.margins(x=0.25, y=0.12)
     figure = panel.figure
     assert isinstance(figure, Figure)
-    figure.draw_without_rendering()  # puts everything in its place
+    figure.draw_without_rendering()  # computes all positions
     points = [panel.transData.transform((row["ms_per_step"], row["within"]["value"])) for row in rows]
     taken = [(x - HALF, x + HALF, y) for x, y in points]
     for row, (x, y) in zip(rows, points, strict=True):
@@ -110,5 +110,5 @@ def _meet(start: float, end: float, level: float, other: tuple[float, float, flo
     return start < other[1] and other[0] < end and abs(level - other[2]) < LINE
 
 
-# Pixels at the figure's own resolution: height of a line, width of a character, half a marker, from point to name
+# In pixels of the figure: height of a line, width of a character, half a marker, gap between point and name
 LINE, CHARACTER, HALF, GAP = 12.0, 5.2, 4.0, 9.0

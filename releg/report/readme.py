@@ -1,4 +1,4 @@
-"""results/README.md: how each file there was made."""
+"""results/README.md: how each file in results/ was made."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from releg.report.names import FIGURE1_ARCHITECTURE
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 
 FILES = {
-    "paper.json": "the paper's own Table 1, with its source; written by hand",
+    "paper.json": "the paper's Table 1, with its source; written by hand",
     "runs.json": "every run behind these files: settings, seed, commit, machine, result",
-    "table1.md": "Table 1, ours beside the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
+    "table1.md": "Table 1, ours next to the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
     "figure1.png": f"Figure 1 of SBN({FIGURE1_ARCHITECTURE}); also as `.pdf`. From `figure1.csv`",
     "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
     "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
     "`extended_runs.json`",
-    "extended_runs.json": "the runs behind it, like `runs.json`",
+    "extended_runs.json": "the runs behind `extended.md`, like `runs.json`",
     "compare.md": "every estimator at the same weights: variance, bias, cost; also as `.csv`, `.json` and `.png`. "
-    "Written by `releg compare`; says itself how it was made",
-    "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`; says itself "
-    "how it was made",
-    "bench_studies.json": "growth with units and depth, where the time goes, what the Trainer takes: the rest of it",
-    "variance.md": "ratio of the gradient variances per layer, LR to CRN at the same weights. From `figure1.csv`",
+    "Written by `releg compare`; the page says how",
+    "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`; the page "
+    "says how",
+    "bench_studies.json": "the other numbers of `bench.md`: growth with units and depth, overhead of the Trainer",
+    "variance.md": "gradient variances of LR and CRN per layer, at the same weights. From `figure1.csv`",
 }
 
 MANIFESTS = {"Table 1 and Figure 1": "runs.json", "The second table": "extended_runs.json"}
 
 
 def write_readme(results: Path) -> Path:
-    """Write it, about the files that are there."""
-    lines = ["# Results", "", "Written by the commands named here, which overwrite these files; do not edit them.", ""]
+    """Write the page about the files in the folder."""
+    lines = ["# Results", "", "The commands named here wrote these files and overwrite them; do not edit them.", ""]
     lines += ["| file | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {what} |" for name, what in FILES.items() if (results / name).is_file()]
     lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |"]
@@ -53,7 +53,7 @@ def _how(manifest: Manifest) -> list[str]:
         "python": _each(str(entry.get("python", "")) for entry in entries),
         "packages": _each(_packages(entry) for entry in entries),
         "data": _each(f"SHA-256 {entry.get('data_sha256', '')}" for entry in entries),
-        "runs begun": _each([_span(entries)]),
+        "runs started": _each([_span(entries)]),
         "training": [f"{sum(run.result['training_seconds'] for run in manifest.runs) / 60:.0f} minutes over all runs"],
     }
     lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items())]
@@ -61,7 +61,7 @@ def _how(manifest: Manifest) -> list[str]:
 
 
 def _each(texts: Iterable[str]) -> list[str]:
-    """Different texts once each, in their order."""
+    """The distinct texts, in order of appearance."""
     return list(dict.fromkeys(text for text in texts if text))
 
 

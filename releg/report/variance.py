@@ -1,4 +1,4 @@
-"""variance.md: how many times larger LR's gradient variance is than CRN's, per layer and at the same weights."""
+"""variance.md: the ratio of the gradient variances of LR and CRN, per layer and at the same weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Number = tuple[float, float]  # value, standard error
 INTRODUCTION = """# Gradient variance, LR against CRN
 
 Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the
-units of a layer; layer 1 is next to x. Both estimators are measured at the same weights, those of the LR run, on the
-same training images and noise; LR has the baselines it was trained with. *Sampled* is the within-image variance of the
-samples. *Exact* is that of LR with each unit's own noise integrated out: it also counts the rare events that the
-samples miss once units are saturated. Standard errors are over images; those of ratios take the two as independent.
+units of a layer; layer 1 is next to x. Both estimators are measured at the weights of the LR run, on the same training
+images and noise; LR has the baselines it was trained with. *Sampled* is the within-image variance of the samples.
+*Exact* is that of LR with each unit's own noise integrated out: it includes the rare events that the samples miss once
+units saturate. Standard errors are over images; those of ratios assume independent numbers.
 """
 
 
 def write_variance(results: Path) -> list[Path]:
-    """Write variance.md from figure1.csv; without measurements an old one goes."""
+    """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
     chosen = figure1_runs(read_manifest(results).runs)
     points = [p for p in from_csv(results / CSV) if p.trained_with == "lr" and p.layer is not None]
     steps = sorted({point.step for point in points})
@@ -38,14 +38,14 @@ def write_variance(results: Path) -> list[Path]:
         "",
         *_last_step(points, steps[-1]),
     ]
-    lines += ["", "## In the course of training: LR / CRN, exact", "", *_course(points, steps, "exact_within")]
-    lines += ["", "## In the course of training: LR / CRN, sampled", "", *_course(points, steps, "within")]
+    lines += ["", "## During training: LR / CRN, exact", "", *_course(points, steps, "exact_within")]
+    lines += ["", "## During training: LR / CRN, sampled", "", *_course(points, steps, "within")]
     lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]
     return [write(results / FILE, "\n".join(lines) + "\n")]
 
 
 def number(points: list[Point], estimator: str, kind: str, layer: int, step: int) -> Number:
-    """Mean over seeds; not a number where nothing was measured."""
+    """Mean over seeds; NaN if nothing was measured."""
     key = (estimator, kind, layer, step)
     here = [p for p in points if (p.estimator, p.quantity, p.layer, p.step) == key]
     if not here:
@@ -55,7 +55,7 @@ def number(points: list[Point], estimator: str, kind: str, layer: int, step: int
 
 
 def ratio(top: Number, bottom: Number) -> Number:
-    """Of two numbers with independent errors."""
+    """The ratio of two numbers with independent errors."""
     if not bottom[0] or math.isnan(top[0]) or math.isnan(bottom[0]):
         return math.nan, math.nan
     value = top[0] / bottom[0]
@@ -64,7 +64,7 @@ def ratio(top: Number, bottom: Number) -> Number:
 
 
 def show(one: Number) -> str:
-    """153 ± 31, or (5.2 ± 0.6) × 10⁴; two digits of the error."""
+    """153 ± 31, or (5.21 ± 0.62) × 10⁴, with two digits of the error."""
     value, error = one
     if math.isnan(value):
         return "–"

@@ -68,7 +68,7 @@ def test_growth_and_overhead_stand_in_a_file_of_their_own(results: Path) -> None
 def test_page_and_plot_are_written(results: Path) -> None:
     text = (results / "bench.md").read_text()
     assert "SBN(4-3)" in text
-    assert "What the Trainer takes" in text
+    assert "Overhead of the Trainer" in text
     assert (results / "bench.png").is_file()
     assert sorted(path.name for path in results.iterdir()) == [
         "bench.json",

@@ -95,7 +95,7 @@ def test_page_shows_times_ratios_memory_exponents_overhead_and_where_they_come_f
     text = written[0].read_text()
     assert "| SBN(32-64-128-256) | 8.0 | 12.0 (1.50; 1.35 to 1.65) |" in text
     assert "1200 (150; 135 to 165)" in text
-    assert "costs 1.50 to 1.50 times that of an LR step; one part in 100 to 100 of simulating every flip whole" in text
+    assert "costs\n\n- 1.50 to 1.50 times an LR step\n- 1/100 to 1/100 of a step that simulates every flip" in text
     assert "Weights after 3000 steps" in text
     assert "| SBN(200-200) | 17 | 17 | 17 | 17 | 17 |" in text
     assert "| 200 | 8.0 | 12.0 | 1.50 | 0.50 | 0.75 |" in text
