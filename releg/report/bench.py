@@ -197,8 +197,8 @@ def units_table(rows: Sequence[Row]) -> list[str]:
         f"From {sizes[0]} to {sizes[-1]} units per layer a CRN step costs {min(ratios.values()):.2f} to "
         f"{max(ratios.values()):.2f} times an LR step (depth 2, initial weights, cpu kernel). At small sizes, fixed "
         "costs hide the growth; the exponents from one size to the next show the trend. The arithmetic of LR grows "
-        "with the square of the units, and so does most of CRN's. The exception: one flip changes a set of units of the "
-        "next layer, about the square root of the units at these weights, which adds a power of 1/2."
+        "with the square of the units, and so does most of CRN's. The exception: one flip changes a set of units of "
+        "the next layer, about the square root of the units at these weights, which adds a power of 1/2."
     )
     head = ["units per layer", "LR, ms", "CRN, ms", "ratio", "LR's exponent from the size before", "CRN's"]
     return [text, text_table(head, lines)]

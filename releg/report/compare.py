@@ -113,8 +113,8 @@ def _layers(rows: list[Row]) -> list[str]:
         "",
         "The gradient w.r.t. the mean of every unit, averaged over the units of a layer; layer 1 is next to x. It is "
         "the gradient w.r.t. the logit divided by mean (1 - mean), so saturated units weigh heavily unless an "
-        "estimator accounts for them. within: variance for one image; total: for a random image; bias2: squared bias, whose "
-        "estimate can be negative.",
+        "estimator accounts for them. within: variance for one image; total: for a random image; bias2: squared bias, "
+        "whose estimate can be negative.",
     ]
     ordered = sorted(rows, key=lambda row: float(row["within"]["value"]))
     cells = [[name_of(row), *(_figure(layer[kind]) for layer in row["layers"] for kind in kinds)] for row in ordered]
