@@ -131,7 +131,37 @@ class SigmoidBeliefNet(nn.Module):
         return bernoulli.total_log_prob(logits, z)
 
     @torch.no_grad()
-    def generate(self, noise: Sequence[Tensor], x_noise: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def generate(
+        self, count: int, noise: Sequence[Tensor] | None = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw images from p(x): (count, data_size) zeros and ones.
+
+        Args:
+            count: how many.
+            noise: uniform, (count, H) per layer and then (count, data_size) for x; drawn if not given.
+            generator: of the noise that is drawn here.
+        """
+        if noise is None:
+            like = self.mean.expand(count, -1)
+            x_noise = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+            noise = [*self.draw_noise(like, generator), x_noise]
+        shapes = [tuple(values.shape) for values in noise]
+        expected = [(count, size) for size in [*self.layers, self.data_size]]
+        if shapes != expected:
+            raise ValueError(f"noise has shapes {shapes}, expected {expected}; leave it out to have it drawn")
+        return self.ancestral(noise[:-1], noise[-1])[0]
+
+    @torch.no_grad()
+    def reconstruct(
+        self, x: Tensor, noise: Sequence[Tensor] | None = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """The means of p(x | z), (N, data_size), z being inferred from x with the noise given, or drawn here."""
+        self.check_input(x)
+        path = self.infer(x, self.draw_noise(x, generator) if noise is None else noise)
+        return torch.sigmoid(self.generative_logits(path.z)[0])
+
+    @torch.no_grad()
+    def ancestral(self, noise: Sequence[Tensor], x_noise: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Ancestral sampling of (x, z) from noise (N, H) per layer and x_noise (N, data_size)."""
         z = [bernoulli.sample(self.prior_logits.expand_as(noise[-1]), noise[-1])]
         for layer in range(len(self.layers) - 1, 0, -1):

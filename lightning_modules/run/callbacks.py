@@ -170,7 +170,8 @@ class ImageGrids(pl.Callback):
 def grids(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     """Three of (N, data_size): the data, p(x | z) for z inferred from it, and p(x | z) for z drawn from the prior."""
     inferred = model.infer(x, model.draw_noise(x, generator)).z
-    _, drawn = model.generate(model.draw_noise(x, generator), torch.rand(x.shape, generator=generator, device=x.device))
+    noise = model.draw_noise(x, generator)
+    _, drawn = model.ancestral(noise, torch.rand(x.shape, generator=generator, device=x.device))
     return {
         "data": x,
         "reconstruction": torch.sigmoid(model.generative_logits(inferred)[0]),

@@ -1,4 +1,4 @@
-"""Which flips to simulate when not all of them are: k of many at random, with known probabilities.
+"""The gradient that flips give, and which of them to simulate when not all are: k of many, with known probabilities.
 
 `chances` gives each flip a probability proportional to its weight, at most 1, k in sum; `choose` draws so that these
 are exactly the probabilities of being chosen. A value divided by its chance is then unbiased (Horvitz & Thompson 1952).
@@ -8,6 +8,39 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot, pad
+
+from releg import bernoulli, categorical
+
+
+def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
+    """sum_k f_k d q(k) / d logits, from f_k (N, units, states) up to a constant: like the logits.
+
+    These are (N, units, states), or (N, units) logits of means: then it is (f_1 - f_0) mean (1 - mean).
+    """
+    if logits.dim() == 2:
+        return (f_k[..., 1] - f_k[..., 0]) * bernoulli.variance(logits)
+    return categorical.gradient_of_mean(f_k, logits)
+
+
+@torch.no_grad()
+def flip_chances(logits: Tensor, z: Tensor, flips: int) -> Tensor:
+    """With which probability each unit's change to each state is simulated, (N, units, states); `flips` in sum.
+
+    In proportion to the length of gradient_of_mean per change of f: q_k |one_hot(k) - q|. Sums are in float64, where
+    the device has it.
+    """
+    if logits.dim() == 2:
+        weights = bernoulli.variance(logits)[..., None].expand(-1, -1, 2)
+    else:
+        q = torch.softmax(logits, -1)
+        weights = q * ((1 - q).square() + q.square().sum(-1, keepdim=True) - q.square()).sqrt()
+    units, states = weights.shape[1:]
+    if flips >= units * (states - 1):
+        return torch.ones_like(weights)
+    weights = weights * (1 - one_hot(z.long(), states))
+    weights = weights if weights.device.type == "mps" else weights.double()
+    return chances(weights.flatten(1), flips).view(weights.shape)
 
 
 def chances(weights: Tensor, count: int) -> Tensor:
@@ -36,5 +69,6 @@ def choose(probability: Tensor, uniform: Tensor) -> Tensor:
     uniform, uniform + 1, ... lies in its interval. So as many are chosen as the probabilities sum to.
     """
     ends = probability.cumsum(-1)
-    starts = torch.nn.functional.pad(ends[:, :-1], (1, 0))
-    return torch.ceil(ends - uniform[:, None]) > torch.ceil(starts - uniform[:, None])
+    starts = pad(ends[:, :-1], (1, 0))
+    inside = torch.ceil(ends - uniform[:, None]) > torch.ceil(starts - uniform[:, None])
+    return inside | (probability >= 1)  # rounding must not lose one that is certain

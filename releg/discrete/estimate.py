@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg import bernoulli, categorical
-from releg.discrete.choice import chances, choose
+from releg.discrete.choice import choose, flip_chances, gradient_of_mean
 from releg.discrete.flips import Flips, all_flips, simulate
 from releg.discrete.footprint import Footprint
 from releg.discrete.layers import Layer, Values
@@ -71,12 +70,12 @@ def gradient(
     logit_grads: Values = {}
     surrogate = -value
     for layer in model.layers:
-        chance = None if flips is None else _chances(layer, sample, flips)
+        chance = None if flips is None else flip_chances(*_wide(layer, sample), flips)
         chosen = None if chance is None else _choose(layer, x, chance, choice, generator)
         wide_f, differences = simulations.of_layer(layer, chance, chosen)
         logits = sample.logits[layer.name]
         clamped_f[layer.name] = layer.narrow(wide_f)
-        logit_grads[layer.name] = delta = layer.narrow(_logit_grads(layer, layer.widen(logits.detach()), differences))
+        logit_grads[layer.name] = delta = layer.narrow(gradient_of_mean(layer.widen(logits.detach()), differences))
         surrogate = surrogate - (delta * (logits - logits.detach())).flatten(1).sum(-1)  # adds zero
     return Gradient(value.detach(), surrogate, sample, clamped_f, logit_grads)
 
@@ -117,43 +116,27 @@ class _Simulations:
 
 def evaluate(f: F, x: Tensor, z: Values) -> Tensor:
     """Checked f(x, z), (N,)."""
-    value = f(x, z)
-    if value.shape != (len(x),):
-        raise ValueError(f"f has shape {tuple(value.shape)}, expected ({len(x)},); sum over all axes but the first")
+    return checked_f(f(x, z), len(x), lambda row: {name: values[row].tolist() for name, values in z.items()})
+
+
+def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tensor:
+    """What f answered, if it is one finite number per row; `states(row)` says of what, for the message."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"f gives a {type(value).__name__}, expected a tensor of shape ({rows},); use torch.as_tensor")
+    if value.shape != (rows,):
+        raise ValueError(f"f has shape {tuple(value.shape)}, expected ({rows},); sum over all axes but the first")
     if not bool(torch.isfinite(value).all()):
         row = int((~torch.isfinite(value)).nonzero()[0])
-        states = {name: values[row].tolist() for name, values in z.items()}
         raise FloatingPointError(
-            f"f is {value[row].item()} at {states}, expected finite numbers; all states of every unit are "
-            "simulated, also improbable ones: give the worst of them a finite value"
+            f"f is {value[row].item()} at {states(row)}, expected finite numbers; all states of every unit are "
+            "tried, also improbable ones: give the worst of them a finite value"
         )
     return value if value.is_floating_point() else value.to(torch.get_default_dtype())
 
 
-def _logit_grads(layer: Layer, logits: Tensor, differences: Tensor) -> Tensor:
-    """sum_k f_k d q(k) / d logits, from f_k up to a constant, (N, units, states): like the logits."""
-    if layer.is_binary:
-        return (differences[..., 1] - differences[..., 0]) * bernoulli.variance(logits)
-    return categorical.gradient_of_mean(differences, logits)
-
-
-@torch.no_grad()
-def _chances(layer: Layer, sample: Sample, flips: int) -> Tensor:
-    """With which probability each unit's change to each state is simulated, (N, units, states).
-
-    In proportion to the length of the gradient of E f by the logits per change of f: q_k |one_hot(k) - q|.
-    """
-    logits, z = layer.widen(sample.logits[layer.name]), layer.widen(sample.z[layer.name])
-    if layer.is_binary:
-        weights = bernoulli.variance(logits)[..., None].expand(-1, -1, 2)
-    else:
-        q = torch.softmax(logits, -1)
-        weights = q * ((1 - q).square() + q.square().sum(-1, keepdim=True) - q.square()).sqrt()
-    other = 1 - torch.nn.functional.one_hot(z.long(), layer.states)
-    if flips >= layer.units * (layer.states - 1):
-        return torch.ones_like(weights)
-    weights = (weights * other).to(_precise(weights))
-    return chances(weights.flatten(1), flips).view(weights.shape)
+def _wide(layer: Layer, sample: Sample) -> tuple[Tensor, Tensor]:
+    """Logits, detached, and values of a layer with their axis of units."""
+    return layer.widen(sample.logits[layer.name].detach()), layer.widen(sample.z[layer.name])
 
 
 def _choose(
@@ -170,11 +153,6 @@ def _choose(
         uniform = choice[layer.name].to(chance.dtype)
         check_uniform(uniform, (len(x),), f"choice['{layer.name}']", "give one uniform number per row, or none at all")
     return choose(chance.flatten(1), uniform).view(chance.shape)
-
-
-def _precise(values: Tensor) -> torch.dtype:
-    """Sums of chances in float64, where the device has it."""
-    return torch.float32 if values.device.type == "mps" else torch.float64
 
 
 def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:

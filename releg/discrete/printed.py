@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from releg import bernoulli, categorical
+from releg.discrete.choice import gradient_of_mean
 from releg.discrete.estimate import F, evaluate
 from releg.discrete.layers import Values
 from releg.discrete.model import DiscreteModel
@@ -25,9 +25,6 @@ def logit_grads(model: DiscreteModel, f: F, x: Tensor, noise: Mapping[str, Tenso
             for state in range(layer.states):  # line 3
                 z = model.clamp(x, noise, sample.z, layer.name, unit, state)  # line 4
                 f_k.append(evaluate(f, x, z))  # line 5, without the factor grad q
-            if layer.is_binary:
-                units.append((f_k[1] - f_k[0]) * bernoulli.variance(logits[:, unit]))  # lines 5 and 7
-            else:
-                units.append(categorical.gradient_of_mean(torch.stack(f_k, -1), logits[:, unit]))
+            units.append(gradient_of_mean(logits[:, [unit]], torch.stack(f_k, -1)[:, None]).squeeze(1))  # lines 5 and 7
         deltas[layer.name] = layer.narrow(torch.stack(units, 1))
     return deltas  # line 9

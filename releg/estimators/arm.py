@@ -8,6 +8,7 @@ from torch import Tensor
 
 from releg.estimators.base import Estimate
 from releg.estimators.parts.antithetic import Antithetic, opposites
+from releg.estimators.parts.pairs import arm_gradient
 from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 
@@ -23,4 +24,4 @@ class Arm(Antithetic):
         """Compare each layer with its opposite."""
         simulation = simulate(model, x, noise)
         pairs = zip(opposites(model, simulation, noise), simulation.signals, simulation.path.noise, strict=True)
-        return simulation.answer([(other.signal - f)[:, None] * (u - 0.5) for other, f, u in pairs], self.samples)
+        return simulation.answer([arm_gradient(f, other.signal, u) for other, f, u in pairs], self.samples)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.leave_one_out import less_others
 from releg.estimators.parts.simulation import check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
 
@@ -30,10 +31,5 @@ class LeaveOneOut(Estimator):
         """Multiply each layer's score by its signal minus that of the other paths."""
         simulation = simulate(model, x, noise)
         layers = zip(simulation.signals, simulation.scores, strict=True)
-        gradients = [self._remainder(signal)[:, None] * score for signal, score in layers]
+        gradients = [less_others(f.view(-1, self.samples)).flatten()[:, None] * score for f, score in layers]
         return simulation.answer(gradients, self.samples)
-
-    def _remainder(self, signal: Tensor) -> Tensor:
-        """f minus the mean over the other paths, (N,): K / (K - 1) times f minus the mean over all."""
-        paths = signal.view(-1, self.samples)
-        return ((paths - paths.mean(1, keepdim=True)) * (self.samples / (self.samples - 1))).flatten()

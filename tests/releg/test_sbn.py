@@ -73,7 +73,7 @@ def test_ancestral_samples_follow_p() -> None:
     rows = 40_000
     generator = torch.Generator().manual_seed(1)
     noise = model.draw_noise(torch.zeros(rows, 2), generator)
-    x, z = model.generate(noise, torch.rand(rows, 2, generator=generator, dtype=torch.float64))
+    x, z = model.ancestral(noise, torch.rand(rows, 2, generator=generator, dtype=torch.float64))
     code = torch.cat([x, *z], dim=1).long() @ (2 ** torch.arange(5))
     log_p, _ = exact.log_tables(model, exact.states(2).to(model.mean))
     expected = log_p.exp().T.reshape(-1) * rows  # x counts fastest in the code

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from releg import bernoulli
+from releg import bernoulli, categorical
 from releg.estimators.parts.signals import Sampler
 from releg.sbn import SigmoidBeliefNet
 
@@ -45,6 +45,18 @@ def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
     """The binary sample, with the derivative of its mean."""
     mean = torch.sigmoid(logits)
     return mean + ((noise < mean).to(mean.dtype) - mean).detach()
+
+
+def categorical_concrete(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """softmax((logits + Gumbel noise) / temperature), for states on the last axis: a relaxed one-hot vector."""
+    return torch.softmax((logits + categorical.gumbels(noise)) / temperature, -1)
+
+
+def categorical_straight_through(logits: Tensor, noise: Tensor) -> Tensor:
+    """The one-hot sample, with the derivative of its mean; noise (N, units) for logits (N, units, states)."""
+    mean = torch.softmax(logits, -1)
+    z = torch.nn.functional.one_hot(categorical.sample(logits.detach(), noise), logits.shape[-1])
+    return mean + (z.to(mean.dtype) - mean).detach()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from releg.discrete.choice import chances, choose
-from tests.releg.discrete.test_layers import plain_chances
+from tests.releg.discrete.choices import plain_chances
 
 weights = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=12)
 

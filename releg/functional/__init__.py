@@ -1,0 +1,29 @@
+"""Estimators as functions on plain logits: one layer of Bernoulli or categorical variables, any f.
+
+>>> import torch
+>>> from releg import functional
+>>> logits = torch.zeros(4, 3, requires_grad=True)  # four rows of three Bernoulli variables
+>>> value, surrogate = functional.common_random_numbers(logits, lambda z: -(z - 0.45).square().sum(-1))
+>>> surrogate.sum().backward()  # logits.grad estimates minus the gradient of E f
+>>> torch.allclose(logits.grad, torch.tensor(0.025))
+True
+
+`f(z)` is called with N rows of values, as often as an estimator needs: use what belongs to the rows freely inside it.
+"""
+
+from releg.functional.antithetic import arm, disarm
+from releg.functional.flips import common_random_numbers
+from releg.functional.relaxed import gumbel_softmax, straight_through
+from releg.functional.score import leave_one_out, likelihood_ratio
+from releg.functional.variables import Answer
+
+__all__ = [
+    "Answer",
+    "arm",
+    "common_random_numbers",
+    "disarm",
+    "gumbel_softmax",
+    "leave_one_out",
+    "likelihood_ratio",
+    "straight_through",
+]

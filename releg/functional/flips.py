@@ -1,0 +1,90 @@
+"""Common random numbers on one layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from releg.discrete.choice import choose, flip_chances, gradient_of_mean
+from releg.discrete.estimate import checked_f
+from releg.discrete.model import check_uniform
+from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
+
+
+def common_random_numbers(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    flips: int | None = None,
+    choice: Tensor | None = None,
+    at_once: int = 1,
+) -> Answer:
+    """d E f / d logits_i = E[sum_k f(z with z_i = k) d q(z_i = k) / d logits_i].
+
+    Tokui & Sato (2016), equation 2. On one layer it is also the local expectation gradient (Titsias & Lazaro-Gredilla
+    2015), RAM (Tokui & Sato 2017) and IndeCateR (De Smet et al. 2023). Cost: 1 + units * (states - 1) evaluations of f,
+    or 1 + flips. Unbiased.
+
+    Args:
+        logits: (N, units) or (N, units, states).
+        f: z -> (N,).
+        noise: (N, units), uniform; drawn if not given.
+        generator: of the noise and the choice that are drawn here.
+        flips: how many flips per row are evaluated: chosen at random, in proportion to their part in the gradient, and
+            reweighted, which is unbiased as well. None: all.
+        choice: (N,) uniform numbers by which they are chosen; drawn if not given.
+        at_once: with how many flips f is called at a time, by torch.vmap: f must then consist of torch functions, and
+            not depend on values by `if`. For models that take x, `releg.gradient` does it without vmap.
+    """
+    check_logits(logits, "common_random_numbers")
+    if flips is not None and flips < 1:
+        raise ValueError(f"flips is {flips}, expected at least 1; None evaluates all flips")
+    if at_once < 1:
+        raise ValueError(f"at_once is {at_once}, expected at least 1; 1 calls f without torch.vmap")
+    z = sample(logits, noise_for(logits, noise, generator))
+    value = evaluate(f, z)
+    with torch.no_grad():
+        states = 2 if logits.dim() == 2 else logits.shape[-1]
+        other = ~one_hot(z.long(), states).bool().flatten(1)  # (N, units * states) of which are flips
+        if flips is None:
+            chance, chosen = torch.ones_like(other, dtype=value.dtype), other
+        else:
+            chance = flip_chances(logits, z, flips).flatten(1)
+            chosen = choose(chance, _uniform(chance, choice, generator)) & other
+        changes = _changes(f, z, value, chosen, states, at_once) / chance.clamp(min=torch.finfo(chance.dtype).tiny)
+        differences = changes.to(logits.dtype).view(*z.shape, states)
+    return answer(value, logits, gradient_of_mean(logits.detach(), differences))
+
+
+def _changes(f: F, z: Tensor, value: Tensor, chosen: Tensor, states: int, at_once: int) -> Tensor:
+    """f after the chosen flips minus f before, (N, units * states), zero elsewhere.
+
+    Call j flips in every row the j-th of those chosen there.
+    """
+    index = chosen.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
+    index = index[:, : int(chosen.sum(1).max())].T  # (calls, N)
+    units, new_states = (index // states)[..., None], (index % states)[..., None].to(z.dtype)
+    flipped = z.expand(len(index), -1, -1).scatter(2, units, new_states)  # (calls, N, units)
+    values = [evaluate(f, each) for each in flipped] if at_once == 1 else _mapped(f, flipped, at_once)
+    changes = torch.zeros_like(chosen, dtype=value.dtype)
+    for j, after in enumerate(values):
+        changes.scatter_(1, index[j][:, None], (after - value)[:, None])
+    return torch.where(chosen, changes, 0)
+
+
+def _mapped(f: F, flipped: Tensor, at_once: int) -> list[Tensor]:
+    """f of each of (calls, N, units), many at a time."""
+    values = torch.vmap(f, chunk_size=at_once)(flipped)
+    if values.shape != flipped.shape[:2]:
+        raise ValueError(f"f has shape {tuple(values.shape[1:])}, expected ({flipped.shape[1]},); sum over the others")
+    states = flipped.flatten(0, 1)
+    return list(checked_f(values.flatten(), len(states), lambda row: states[row].tolist()).view(values.shape))
+
+
+def _uniform(chance: Tensor, choice: Tensor | None, generator: torch.Generator | None) -> Tensor:
+    if choice is None:
+        return torch.rand(len(chance), generator=generator, dtype=chance.dtype, device=chance.device)
+    check_uniform(choice, (len(chance),), "choice", "give one uniform number per row, or none at all")
+    return choice.to(chance.dtype)

@@ -1,0 +1,84 @@
+"""A trained sigmoid belief net in one file: `save_model`, and `load`, which also reads the checkpoint of a run.
+
+A module of its own name could not stand beside the function `releg.load`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from releg import safetensors_file
+from releg.sbn import SigmoidBeliefNet
+
+DIGEST = "sha256"  # of all else, in the metadata
+PREFIX = "model."  # of the net's weights in a checkpoint of Lightning
+
+
+def save_model(path: str | Path, model: SigmoidBeliefNet, metadata: Mapping[str, str] | None = None) -> None:
+    """Write the net to a .safetensors file, with what the metadata say of it and a digest of both."""
+    weights = model.state_dict()
+    says = {"architecture": model.architecture, **(metadata or {})}
+    safetensors_file.write(path, weights, {**says, DIGEST: digest(weights, says)})
+
+
+def load(path: str | Path) -> SigmoidBeliefNet:
+    """The net in a .safetensors file or in a run's checkpoint, on the CPU. No code in the file is run."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}, expected a .safetensors file or a run's best.ckpt")
+    weights = load_weights(path)[0] if path.suffix == ".safetensors" else _checkpoint_weights(path)
+    return _model_of(weights, path)
+
+
+def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file by `save_model`; ValueError if they do not fit the digest among the metadata."""
+    weights, metadata = safetensors_file.read(path)
+    if metadata.pop(DIGEST, None) != digest(weights, metadata):
+        raise ValueError(
+            f"{path} is damaged (its content does not fit its digest), expected what was saved; get the file again"
+        )
+    return weights, metadata
+
+
+def digest(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 of the metadata and of names, types, shapes and numbers."""
+    total = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
+    for name in sorted(weights):
+        values = weights[name].detach().cpu().contiguous()
+        total.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        total.update(values.flatten().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def _checkpoint_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        found = {k.removeprefix(PREFIX): v for k, v in checkpoint["state_dict"].items() if k.startswith(PREFIX)}
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}), expected a checkpoint written by releg fit, or a "
+            ".safetensors file; use a run's best.ckpt"
+        ) from error
+    return found
+
+
+def _model_of(weights: Mapping[str, Tensor], path: Path) -> SigmoidBeliefNet:
+    """The net whose layers have the sizes of the weights."""
+    layers: list[int] = []
+    while (weight := weights.get(f"inference.{len(layers)}.weight")) is not None and weight.dim() == 2:
+        layers.append(weight.shape[0])
+    if not layers:
+        raise ValueError(f"{path} holds {sorted(weights)[:3]} ..., expected the weights of a sigmoid belief net")
+    model = SigmoidBeliefNet(weights["inference.0.weight"].shape[1], layers).to(weights["inference.0.weight"].dtype)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not hold a whole {model}: {error}; use the file of a trained model") from error
+    return model

@@ -1,0 +1,66 @@
+"""`import releg`: cheap, complete, typed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from inspect import isabstract
+from pathlib import Path
+
+import pytest
+
+import releg
+from releg.estimators.base import Estimator
+from tests.environment import ROOT
+
+HEAVY = ("torch", "numpy", "numba", "matplotlib", "pytorch_lightning", "lightning_fabric", "torchvision", "pyro", "ray")
+
+
+def modules_after(statement: str) -> set[str]:
+    """What a fresh process has loaded after a statement."""
+    code = f"import sys; before = set(sys.modules); {statement}; import json; print(json.dumps([*sys.modules]))"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(json.loads(answer.stdout))
+
+
+def test_import_loads_the_package_alone() -> None:
+    loaded = modules_after("import releg")
+    assert {name for name in loaded if name.split(".")[0] == "releg"} == {"releg"}
+    assert loaded.isdisjoint(HEAVY)
+    assert len(loaded - modules_after("import importlib, typing")) < 10
+
+
+def test_using_the_library_loads_torch_but_neither_lightning_nor_numba_nor_matplotlib() -> None:
+    names = ("Layer", "gradient", "load", "SigmoidBeliefNet", "bounds", "functional", "CommonRandomNumbers")
+    loaded = modules_after(f"import releg; [getattr(releg, name) for name in {names}]")
+    assert "torch" in loaded
+    assert loaded.isdisjoint(set(HEAVY) - {"torch", "numpy"})
+
+
+def test_every_name_that_is_promised_is_there() -> None:
+    assert sorted(releg.__all__) == releg.__all__
+    for name in releg.__all__:
+        assert getattr(releg, name) is not None
+        assert name in dir(releg)
+    with pytest.raises(AttributeError, match="module 'releg' has no attribute 'Leyer', expected one of"):
+        releg.Leyer  # noqa: B018
+
+
+def test_every_estimator_is_promised() -> None:
+    classes = {}
+    for path in (ROOT / "releg" / "estimators").glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and path.stem not in ("base", "__init__") and node.name[0] != "_":
+                classes[node.name] = path.stem
+    for name, file in classes.items():
+        assert name in releg.__all__, f"add {name} of releg/estimators/{file}.py to releg/__init__.py"
+        found = getattr(releg, name)
+        assert issubclass(found, Estimator)
+        assert not isabstract(found)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(releg.__file__).parent / "py.typed").is_file()
+    assert isinstance(releg.__version__, str)
