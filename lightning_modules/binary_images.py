@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -61,12 +62,10 @@ class BinaryImages(pl.LightningDataModule, ABC):
 
     def __init__(self, batch_size: int = 100, eval_batch_size: int = 500, seed: int = 0) -> None:
         super().__init__()
-        most = min(self.counts.val, self.counts.test)
-        sizes = (("batch_size", batch_size, self.counts.train), ("eval_batch_size", eval_batch_size, most))
-        for name, size, largest in sizes:
-            if type(size) is not int or not 1 <= size <= largest:
+        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
+            if type(size) is not int or not 1 <= size <= self.counts.train:
                 raise ValueError(
-                    f"{name} is {size!r}, expected a whole number from 1 to {largest:,}; choose one in that range"
+                    f"{name} is {size!r}, expected a whole number from 1 to {self.counts.train:,}; choose one of them"
                 )
         if type(seed) is not int:
             raise ValueError(f"seed is {seed!r}, expected a whole number; leave it out for 0")
@@ -94,7 +93,7 @@ class BinaryImages(pl.LightningDataModule, ABC):
         start = sum(self.counts[:place])
         return self._all().bits[start : start + self.counts[place]]
 
-    @property
+    @cached_property
     def mean(self) -> Tensor:
         """Expectation of each pixel over the training images, (data_size,) float32; centring subtracts it."""
         intensities = self._all().intensities
@@ -170,6 +169,18 @@ class BinaryImages(pl.LightningDataModule, ABC):
         if self.trainer is None:
             return 0
         return int(self.trainer.fit_loop.epoch_loop.batch_progress.state_dict()["total"]["processed"])
+
+
+def training_mean(data: object, shape: torch.Size) -> Tensor:
+    """The mean that centres the inputs; ValueError where the data have none, for a net would train uncentred."""
+    mean = getattr(data, "mean", None)
+    if not isinstance(mean, Tensor) or mean.shape != shape:
+        got = f"a mean of shape {tuple(mean.shape)}" if isinstance(mean, Tensor) else "no mean"
+        raise ValueError(
+            f"the data ({type(data).__name__}) have {got}, expected the training mean of {shape.numel()} pixels; train "
+            "with trainer.fit(module, datamodule=...), a BinaryImages of as many pixels as the module's data_size"
+        )
+    return mean
 
 
 def check_binarization(got: str, choices: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import USER_ERRORS, answered, complain, one_sentence, quieten, say
 from lightning_modules.files import write_atomically
 from lightning_modules.run import folder as run_folder
@@ -31,6 +31,7 @@ from lightning_modules.run.checkpoints import (
     load_run_checkpoint,
     newest_whole,
 )
+from lightning_modules.run.load import add_data, link_data
 from lightning_modules.run.lock import locked_run
 from lightning_modules.run.provenance import record_provenance
 from lightning_modules.run.tables import MetricsCSV
@@ -50,11 +51,21 @@ USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the opt
 """
 
 
+class Parser(LightningArgumentParser):
+    """With our own default for `data`; Lightning's would also accept none."""
+
+    def add_lightning_class_args(self, lightning_class: Any, nested_key: str, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the arguments of the trainer, the model or the data."""
+        if nested_key == "data":
+            return add_data(self)
+        return super().add_lightning_class_args(lightning_class, nested_key, *args, **kwargs)
+
+
 class RelegCLI(LightningCLI):
     """Layered configs; runs in folders of their own; continued where they stopped."""
 
     model: SBNModule
-    datamodule: BinarizedMNIST
+    datamodule: BinaryImages
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         with ExitStack() as self.held:  # the lock on the run's folder
@@ -69,7 +80,8 @@ class RelegCLI(LightningCLI):
         """One seed for everything, and where results go."""
         parser.add_argument("--results_dir", type=str, default="results", help="Folder that holds runs/.")
         parser.link_arguments("seed_everything", "model.seed")
-        parser.link_arguments("seed_everything", "data.seed")
+        parser.link_arguments("seed_everything", "data.init_args.seed")
+        link_data(parser)
 
     def _parse_ckpt_path(self) -> None:
         """Settings come from configs only, never from within a checkpoint."""
@@ -117,7 +129,7 @@ class RelegCLI(LightningCLI):
     def plain_config(self) -> dict[str, Any]:
         """All settings, as config.yaml keeps them."""
         parser = self._parser(self.subcommand)
-        return yaml.safe_load(parser.dump(self.config[str(self.subcommand)], skip_link_targets=False))
+        return run_folder.plain(yaml.safe_load(parser.dump(self.config[str(self.subcommand)], skip_link_targets=False)))
 
     def fit(self, model: SBNModule, **kwargs: Any) -> None:
         """Train, from the newest whole checkpoint of the same run if there is one; then test the best model."""
@@ -160,12 +172,13 @@ class RelegCLI(LightningCLI):
 
     def _log_hyperparameters(self, metrics: Mapping[str, float]) -> None:
         config = self.plain_config()
-        settings = {
+        data = run_folder.data_settings(config)
+        settings: dict[str, Any] = {
             "architecture": run_folder.architecture_of(config),
             "estimator": run_folder.estimator_of(config),
             "steps": config["trainer"]["max_steps"],
             "seed": config["seed_everything"],
-            **{key: config["data"][key] for key in ("batch_size", "binarization")},
+            **{key: data[key] for key in ("batch_size", "binarization") if key in data},
             **{key: config["model"][key] for key in ("loss", "weight_decay")},
             "learning_rate": config["model"]["optimizer"]["init_args"].get("lr"),
         }
@@ -240,7 +253,9 @@ def _start(cli: type[RelegCLI], arguments: list[str]) -> RelegCLI:
     quieten()
     return cli(
         SBNModule,
-        BinarizedMNIST,
+        BinaryImages,
+        subclass_mode_data=True,
+        parser_class=Parser,
         save_config_callback=None,
         seed_everything_default=0,
         auto_configure_optimizers=False,

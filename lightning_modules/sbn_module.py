@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 
-from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.binary_images import training_mean
 from lightning_modules.run.checkpoint_content import RANKS, check_belongs
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
@@ -21,8 +21,6 @@ from releg import bounds
 from releg.estimators.base import Estimator
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
-
-DATA_SIZE = 784
 
 
 class SBNModule(pl.LightningModule):
@@ -35,6 +33,7 @@ class SBNModule(pl.LightningModule):
     Args:
         layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
         estimator: estimates the gradient of the elbo.
+        data_size: pixels per image; on the command line that of the data module.
         optimizer: builds the optimiser from parameter groups; the default is the paper's RMSprop.
         lr_scheduler: builds a schedule of the learning rate, stepped after every training step; none keeps it constant.
         weight_decay: coefficient on all weight matrices, not on biases and prior logits, whatever the optimiser.
@@ -48,6 +47,7 @@ class SBNModule(pl.LightningModule):
         self,
         layers: list[int],
         estimator: Estimator,
+        data_size: int,
         optimizer: OptimizerCallable = lambda params: torch.optim.RMSprop(params, lr=0.001, alpha=0.99, eps=1e-8),
         lr_scheduler: LRSchedulerCallable | None = None,
         weight_decay: float = 0.001,
@@ -67,7 +67,7 @@ class SBNModule(pl.LightningModule):
         self.test_samples = test_samples
         self.seed = seed
         generator = torch.Generator().manual_seed(seed_for(seed, "weights"))
-        self.model = SigmoidBeliefNet(DATA_SIZE, layers)
+        self.model = SigmoidBeliefNet(data_size, layers)
         self.model.reset_parameters(generator)
         self.estimator = estimator
         self.estimator.attach(self.model, generator)
@@ -77,8 +77,9 @@ class SBNModule(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Centre the inputs on the training mean. A checkpoint, loaded after this, brings its own."""
-        if isinstance(data := getattr(self.trainer, "datamodule", None), BinarizedMNIST):
-            self.model.mean.copy_(data.mean)
+        data = getattr(self.trainer, "datamodule", None)
+        if stage == "fit" or hasattr(data, "mean"):
+            self.model.mean.copy_(training_mean(data, self.model.mean.shape))
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, whose weight decay acts on weight matrices only, and the schedule if there is one."""
@@ -165,7 +166,7 @@ class SBNModule(pl.LightningModule):
         return {
             "architecture": self.model.architecture,
             "estimator": type(self.estimator).__name__,
-            "data": data.checksum if isinstance(data, BinarizedMNIST) else "",
+            "data": getattr(data, "checksum", ""),
             RANKS: self.trainer.world_size,
         }
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.steps import Problem, make_step
-from lightning_modules.sbn_module import DATA_SIZE
 from releg.sbn import SigmoidBeliefNet
 
 LINUX = sys.platform == "linux"
@@ -53,7 +52,7 @@ def measure(request: Request) -> float | None:
     torch.set_num_threads(request.threads)
     x = torch.from_numpy(request.x.copy())
     tiny = (2,) * len(request.layers)
-    make_step(request.name, Problem(tiny, SigmoidBeliefNet(DATA_SIZE, tiny).state_dict(), request.threads, 0))(x)
+    make_step(request.name, Problem(tiny, SigmoidBeliefNet(x.shape[1], tiny).state_dict(), request.threads, 0))(x)
     weights = {key: torch.from_numpy(value.copy()) for key, value in request.weights.items()}
     step = make_step(request.name, Problem(request.layers, weights, request.threads, request.seed))
     gc.collect()

@@ -17,8 +17,8 @@ from lightning_modules.bench.rounds import quartiles
 from lightning_modules.bench.steps import OWN, available
 from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.bench.training_step import TrainingStep, module_for
-from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.cli import RelegCLI, find_configs
+from lightning_modules.binary_images import BinaryImages
+from lightning_modules.cli import Parser, RelegCLI, find_configs
 from lightning_modules.console import say
 from lightning_modules.sbn_module import SBNModule
 from releg.architecture import architecture_name
@@ -61,12 +61,14 @@ class TimedCLI(RelegCLI):
         watch: times the steps.
     """
 
-    def __init__(self, arguments: list[str], data: BinarizedMNIST, watch: Stopwatch) -> None:
+    def __init__(self, arguments: list[str], data: BinaryImages, watch: Stopwatch) -> None:
         self.data = data
         self.watch = watch
         super().__init__(
             SBNModule,
-            BinarizedMNIST,
+            BinaryImages,
+            subclass_mode_data=True,
+            parser_class=Parser,
             save_config_callback=None,
             seed_everything_default=0,
             auto_configure_optimizers=False,

@@ -12,8 +12,9 @@ from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import Schedule, interleave, summary
 from lightning_modules.bench.steps import Problem, available, make_step
 from lightning_modules.bench.training_step import TrainingStep, Weights, module_for
-from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
+from lightning_modules.sbn_module import SBNModule
 from releg.architecture import architecture_name
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 
@@ -25,8 +26,8 @@ BATCHES = 20  # training batches kept at hand for timing
 class Bench:
     """What all measurements share."""
 
-    data: BinarizedMNIST
-    batches: Sequence[Tensor]  # (B, 784) each
+    data: BinaryImages
+    batches: Sequence[Tensor]  # (B, data_size) each
     schedule: Schedule
     memory_once: bool  # at initial weights only, in one process; else at both, the largest of three
     threads: int
@@ -38,7 +39,7 @@ class Bench:
 
     def initial_weights(self, layers: tuple[int, ...]) -> Weights:
         """As a run with this seed starts."""
-        module = module_for(layers, CommonRandomNumbers(), None, self.seed)
+        module = SBNModule(list(layers), CommonRandomNumbers(), self.data.data_size, seed=self.seed)
         return {**copy_of(module.model.state_dict()), "mean": self.data.mean}
 
     def time(self, names: Sequence[str], problem: Problem) -> dict[str, Row]:
@@ -48,7 +49,7 @@ class Bench:
         return {name: summary(rounds, name) for name in names}
 
 
-def first_batches(data: BinarizedMNIST, count: int = BATCHES) -> list[Tensor]:
+def first_batches(data: BinaryImages, count: int = BATCHES) -> list[Tensor]:
     """The first whole training batches of the data's seed."""
     batches = zip(range(count), data.train_dataloader(), strict=False)
     return [x for _, x in batches if len(x) == data.batch_size]
@@ -63,7 +64,7 @@ def train(bench: Bench, layers: tuple[int, ...], steps: int) -> Weights:
     return copy_of(step.module.model.state_dict())
 
 
-def endless(data: BinarizedMNIST) -> Iterator[Tensor]:
+def endless(data: BinaryImages) -> Iterator[Tensor]:
     """Training batches without end."""
     loader = data.train_dataloader()
     while True:

@@ -44,9 +44,8 @@ class TrainingStep:
         self.parts = {name: end - start for name, start, end in zip(names, marks, marks[1:], strict=False)}
 
 
-def module_for(layers: tuple[int, ...], estimator: Estimator, weights: Weights | None, seed: int) -> SBNModule:
-    """A module at the given weights; initial ones if there are none."""
-    module = SBNModule(list(layers), estimator, seed=seed)
-    if weights is not None:
-        module.model.load_state_dict(weights)
+def module_for(layers: tuple[int, ...], estimator: Estimator, weights: Weights, seed: int) -> SBNModule:
+    """A module at the given weights."""
+    module = SBNModule(list(layers), estimator, len(weights["mean"]), seed=seed)
+    module.model.load_state_dict(weights)
     return module

@@ -1,5 +1,7 @@
 """Where runs live and what tells one from another: results/runs/<architecture>/<estimator>/seed<k>/.
 
+Runs on another data set than BinarizedMNIST have a folder of their own: results/runs/<data set>/<architecture>/...
+
 A run is identified by its saved config, never by its folder's name: when the folder is taken by a run with other
 settings, the next free name (seed0-2, seed0-3, ...) is used and nothing is overwritten.
 """
@@ -16,6 +18,7 @@ from lightning_modules.files import write_atomically
 from releg.architecture import architecture_name
 
 CONFIG, RESULT = "config.yaml", "result.json"
+DEFAULT_DATA = "lightning_modules.binarized_mnist.BinarizedMNIST"
 # Settings that cannot change a result, or only say where things lie
 NO_PART_OF_IDENTITY = (
     "config",
@@ -24,6 +27,7 @@ NO_PART_OF_IDENTITY = (
     "weights_only",
     "verbose",
     "data.data_dir",
+    "data.init_args.data_dir",
     "trainer.default_root_dir",
     "trainer.logger",
     "trainer.enable_progress_bar",
@@ -36,7 +40,8 @@ NO_PART_OF_IDENTITY = (
 def find_run_folder(results_dir: Path, config: dict[str, Any]) -> Path:
     """The folder of the run with this config: the one that holds it already, or the first free one."""
     wanted = identity(config)
-    first = results_dir / "runs" / architecture_of(config) / estimator_of(config) / f"seed{config['seed_everything']}"
+    runs = results_dir / "runs" / data_of(config)
+    first = runs / architecture_of(config) / estimator_of(config) / f"seed{config['seed_everything']}"
     number = 1
     folder = first
     while (folder / CONFIG).is_file() and identity(read_config(folder)) != wanted:
@@ -47,7 +52,7 @@ def find_run_folder(results_dir: Path, config: dict[str, Any]) -> Path:
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
     """All settings that can change a run's result, flat: {"model.loss": "sum", ...}."""
-    flat = _flatten(config)
+    flat = _flatten(plain(config))
     return {
         key: value
         for key, value in flat.items()
@@ -77,6 +82,24 @@ def _name_the_optimizer(model: dict[str, Any]) -> None:
 
 def _damaged(folder: Path) -> str:
     return f"{folder / CONFIG} is damaged, expected the saved config of a run; move the folder {folder} away"
+
+
+def plain(config: dict[str, Any]) -> dict[str, Any]:
+    """A config in the form that is saved: the settings of BinarizedMNIST stand under `data` without its class path."""
+    data = config["data"]
+    is_default = isinstance(data, dict) and data.get("class_path") == DEFAULT_DATA
+    return config | {"data": data.get("init_args", {})} if is_default else config
+
+
+def data_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the data module, whichever it is."""
+    settings: dict[str, Any] = config["data"].get("init_args", {}) if "class_path" in config["data"] else config["data"]
+    return settings
+
+
+def data_of(config: dict[str, Any]) -> str:
+    """BinarizedFashionMNIST -> binarized_fashion_mnist; empty for BinarizedMNIST."""
+    return snake_case(plain(config)["data"].get("class_path", "").rsplit(".", 1)[-1])
 
 
 def architecture_of(config: dict[str, Any]) -> str:

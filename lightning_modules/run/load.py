@@ -8,14 +8,14 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.binary_images import BinaryImages
 from lightning_modules.run.checkpoint_content import check_belongs
 from lightning_modules.run.checkpoints import load_run_checkpoint
-from lightning_modules.run.folder import CONFIG, read_config
+from lightning_modules.run.folder import CONFIG, DEFAULT_DATA, data_settings, read_config
 from lightning_modules.sbn_module import SBNModule
 
 
-def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule, BinarizedMNIST]:
+def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule, BinaryImages]:
     """The module, with the checkpoint's weights, and the data of the run that a checkpoint lies in.
 
     Args:
@@ -27,7 +27,7 @@ def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule,
         raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
     config = read_config(checkpoint.parent)
     if data_dir is not None:
-        config["data"]["data_dir"] = str(data_dir)
+        data_settings(config)["data_dir"] = str(data_dir)
     module, data = build(config)
     identity = {
         "architecture": module.model.architecture,
@@ -40,11 +40,23 @@ def load_run(checkpoint: Path, data_dir: Path | None = None) -> tuple[SBNModule,
     return module.eval(), data
 
 
-def build(config: dict[str, Any]) -> tuple[SBNModule, BinarizedMNIST]:
+def build(config: dict[str, Any]) -> tuple[SBNModule, BinaryImages]:
     """The module, with its initial weights, and the data that a config describes."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(SBNModule, "model")
-    parser.add_class_arguments(BinarizedMNIST, "data")
+    add_data(parser)
+    link_data(parser)
     described = copy.deepcopy({key: config[key] for key in ("model", "data")})  # the parser writes into it
     built = parser.instantiate(parser.parse_object(described))
     return built.model, built.data
+
+
+def add_data(parser: ArgumentParser) -> list[str]:
+    """Add the option `data`: BinarizedMNIST, unless a config names another subclass of BinaryImages."""
+    added: list[str] = parser.add_subclass_arguments(BinaryImages, "data", default={"class_path": DEFAULT_DATA})
+    return added
+
+
+def link_data(parser: ArgumentParser) -> None:
+    """Give the model as many pixels as the data have."""
+    parser.link_arguments("data.data_size", "model.data_size", apply_on="instantiate")

@@ -32,7 +32,7 @@ class SharedNoise(SBNModule):
     """Every rank takes its rows of the noise of the global batch."""
 
     def __init__(self, estimator: Estimator, loss: str) -> None:
-        super().__init__([12, 8, 5], estimator, loss=loss, seed=3)  # type: ignore[arg-type]
+        super().__init__([12, 8, 5], estimator, 784, loss=loss, seed=3)  # type: ignore[arg-type]
         estimator.draw_noise = self.draw_noise  # type: ignore[method-assign]
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:

@@ -88,7 +88,7 @@ def train(
         limit_val_batches=0,
         **more,
     )
-    module = SBNModule(LAYERS, paper_lr())
+    module = SBNModule(LAYERS, paper_lr(), 784)
     # each trainer gets its own data module: it keeps a reference to the trainer
     trainer.fit(module, datamodule=copy.copy(data), ckpt_path=ckpt)
     return trainer, module, scalars
@@ -249,7 +249,7 @@ def test_another_estimator_by_the_name_of_the_runs_own_is_refused(tmp_path: Path
 
 
 def test_settings_are_compared_but_not_what_was_learned() -> None:
-    module = SBNModule(LAYERS, paper_lr())
+    module = SBNModule(LAYERS, paper_lr(), 784)
     for parameter in module.estimator.parameters():
         torch.nn.init.ones_(parameter)
     assert have_same_settings(module.estimator, paper_lr(), module.model)

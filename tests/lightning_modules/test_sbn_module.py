@@ -23,7 +23,7 @@ def data() -> BinarizedMNIST:
 
 
 def test_weight_decay_acts_on_these_parameters_and_no_others() -> None:
-    module = SBNModule([3, 2], LikelihoodRatio([InputDependent(4), RunningAverage()]))
+    module = SBNModule([3, 2], LikelihoodRatio([InputDependent(4), RunningAverage()]), 784)
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     decayed, free = module.build_optimizer().param_groups
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.001, 0.0)
@@ -51,12 +51,12 @@ def test_weight_decay_acts_on_these_parameters_and_no_others() -> None:
 
 
 def test_one_step_is_rmsprop_on_the_sum_over_the_batch(data: BinarizedMNIST) -> None:
-    module = SBNModule([3, 2], CommonRandomNumbers(), seed=5)
+    module = SBNModule([3, 2], CommonRandomNumbers(), 784, seed=5)
     before = {name: value.detach().clone() for name, value in module.named_parameters()}
     trainer = quiet_trainer(max_steps=1)
     trainer.fit(module, datamodule=data)
     x = next(iter(BinarizedMNIST().train_dataloader()))
-    reference = SBNModule([3, 2], CommonRandomNumbers(), seed=5)
+    reference = SBNModule([3, 2], CommonRandomNumbers(), 784, seed=5)
     reference.model.mean.copy_(data.mean)
     noise = reference.estimator.draw_noise(reference.model, x, reference.generator("noise", 0))
     reference.estimator(reference.model, x, noise).surrogate.sum().backward()
@@ -76,13 +76,13 @@ def quiet_trainer(**settings: object) -> pl.Trainer:
 
 
 def test_the_mean_of_the_training_images_is_subtracted(data: BinarizedMNIST) -> None:
-    module = SBNModule([3], CommonRandomNumbers())
+    module = SBNModule([3], CommonRandomNumbers(), 784)
     quiet_trainer(max_steps=1).fit(module, datamodule=data)
     assert torch.equal(module.model.mean, data.mean)
 
 
 def test_test_reports_the_mean_bound_of_all_images(data: BinarizedMNIST) -> None:
-    module = SBNModule([4, 2], CommonRandomNumbers(), test_samples=3)
+    module = SBNModule([4, 2], CommonRandomNumbers(), 784, test_samples=3)
     (metrics,) = quiet_trainer(limit_test_batches=3).test(module, datamodule=data, verbose=False)
     expected, single = [], []
     for index, x in zip(range(3), data.test_dataloader(), strict=False):
@@ -138,7 +138,7 @@ def test_a_loss_that_is_not_finite_stops_with_a_sentence_and_the_last_good_check
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SBNModule([3], CommonRandomNumbers(), **settings)
+        SBNModule([3], CommonRandomNumbers(), 784, **settings)
 
 
 def test_common_random_numbers_learn_faster_than_the_likelihood_ratio(tmp_path: Path) -> None:

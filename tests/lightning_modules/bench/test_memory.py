@@ -6,9 +6,10 @@ import torch
 from lightning_modules.bench.fresh_process import FreshProcess, answer_to
 from lightning_modules.bench.memory import Request, request_for
 from lightning_modules.bench.steps import Problem
-from lightning_modules.sbn_module import DATA_SIZE
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.helpers import random_x
+
+DATA_SIZE = 784
 
 
 def request(name: str, layers: tuple[int, ...], rows: int) -> Request:

@@ -10,14 +10,15 @@ from lightning_modules.bench.overhead import overhead_columns
 from lightning_modules.bench.rounds import Schedule, Turn, interleave, summary
 from lightning_modules.bench.scaling import exponents, slope
 from lightning_modules.bench.steps import OWN
-from lightning_modules.bench.training_step import TrainingStep, module_for
+from lightning_modules.bench.training_step import TrainingStep
+from lightning_modules.sbn_module import SBNModule
 
 
 class Recorder(TrainingStep):
     """A step of known duration that writes down when it was called."""
 
     def __init__(self, name: str, seconds: float, log: list[tuple[str, int]]) -> None:
-        super().__init__(module_for((2,), OWN["crn_batched"](1), None, seed=0), seed=0)
+        super().__init__(SBNModule([2], OWN["crn_batched"](1), 3), seed=0)
         self.name, self.seconds, self.log = name, seconds, log
 
     def restore(self) -> None:

@@ -7,9 +7,11 @@ import torch
 from lightning_modules.bench import steps
 from lightning_modules.bench.steps import ALL, OWN, Problem, available, make_step
 from lightning_modules.bench.training_step import module_for
-from lightning_modules.sbn_module import DATA_SIZE, SBNModule
+from lightning_modules.sbn_module import SBNModule
 from releg import exact
 from tests.releg.helpers import largest_z, random_model, random_x
+
+DATA_SIZE = 784
 
 
 def small_problem() -> Problem:
@@ -65,7 +67,7 @@ def test_expected_gradient_of_pyro_is_the_enumerated_gradient_as_ours_is() -> No
     from lightning_modules.bench.pyro_step import PyroStep
 
     model, x = random_model(3, [2, 2], seed=11, dtype=torch.float32), random_x(1, 3, seed=11, dtype=torch.float32)
-    module = SBNModule([2, 2], OWN["lr"](1))
+    module = SBNModule([2, 2], OWN["lr"](1), 3)
     module.model = model
     module.estimator.attach(model)
     step, rows, repeats = PyroStep(module, seed=7), 200, 150
