@@ -53,7 +53,12 @@ def build(config: dict[str, Any]) -> tuple[SBNModule, BinaryImages]:
 
 def add_data(parser: ArgumentParser) -> list[str]:
     """Add the option `data`: BinarizedMNIST, unless a config names another subclass of BinaryImages."""
-    added: list[str] = parser.add_subclass_arguments(BinaryImages, "data", default={"class_path": DEFAULT_DATA})
+    explained = (
+        "Settings of BinarizedMNIST, for instance --data.binarization fixed --data.batch_size 100; "
+        "--data.help BinarizedMNIST explains them. Or the class path of another subclass of BinaryImages."
+    )
+    default = {"class_path": DEFAULT_DATA}
+    added: list[str] = parser.add_subclass_arguments(BinaryImages, "data", default=default, help=explained)
     return added
 
 

@@ -11,6 +11,8 @@ import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 
 from lightning_modules.binary_images import SPLITS, BinaryImages, Counts, Images
+from lightning_modules.sbn_module import SBNModule
+from releg.estimators.common_random_numbers import CommonRandomNumbers
 from tests.lightning_modules.mnist.archives import assert_one_sentence
 
 GREY = np.random.RandomState(0).randint(0, 256, (240, 12)).astype(np.uint8)
@@ -115,6 +117,30 @@ def test_images_that_break_the_promise_are_refused_when_they_are_loaded(given: I
 def test_an_impossible_argument_is_refused_at_once(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match="expected") as error:
         small(**options)
+    assert_one_sentence(error, said)
+
+
+class Plain(pl.LightningDataModule):
+    def train_dataloader(self) -> Any:
+        return small().train_dataloader()
+
+
+class AnotherSize(Plain):
+    mean = torch.zeros(11)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"datamodule": Plain()}, "the data (Plain) have no mean, expected the training mean of 12 pixels"),
+        ({"datamodule": AnotherSize()}, "the data (AnotherSize) have a mean of shape (11,)"),
+        ({"train_dataloaders": small().train_dataloader()}, "have no mean"),
+    ],
+)
+def test_a_net_is_not_trained_uncentred(given: dict[str, Any], said: str) -> None:
+    trainer = pl.Trainer(accelerator="cpu", max_steps=1, logger=False, enable_checkpointing=False)
+    with pytest.raises(ValueError, match="expected") as error:
+        trainer.fit(SBNModule([3], CommonRandomNumbers(), 12), **given)
     assert_one_sentence(error, said)
 
 

@@ -137,6 +137,6 @@ def test_the_command_works_from_another_folder_and_explains_itself(tmp_path: Pat
     for words in (
         "units per layer, shallow first",
         "coefficient on all weight matrices",
-        "redraws the training bits",
+        "--data.help BinarizedMNIST explains them",
     ):
         assert words in " ".join(explained.stdout.split()), words

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lightning_modules import cli
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.run.folder import find_run_folder, identity
+from lightning_modules.run.load import build
+from tests.pages import blocks, section
+
+LAYERED = [
+    *("--config", "base.yaml", "--config", "architecture/sbn_200_200.yaml"),
+    *("--config", "estimator/common_random_numbers.yaml"),
+]
+FLAT = {"binarization": "fixed", "batch_size": 50, "eval_batch_size": 500, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        FLAT,
+        {"class_path": "lightning_modules.binarized_mnist.BinarizedMNIST", "init_args": FLAT},
+        {"class_path": "BinarizedMNIST", "init_args": FLAT},
+    ],
+    ids=["flat", "class path", "class name"],
+)
+def test_settings_of_mnist_are_saved_flat_however_they_are_given(data: dict[str, Any], tmp_path: Path) -> None:
+    by_options = cli.fit_config([*LAYERED, "--data.binarization", "fixed", "--data.batch_size", "50"])
+    assert by_options["data"] == FLAT
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"data": data}))
+    by_file = cli.fit_config([*LAYERED, "--config", str(tmp_path / "data.yaml")])
+    assert by_file["data"] == FLAT
+    assert identity(by_file) == identity(by_options)
+
+
+def test_a_saved_config_builds_the_data_and_a_model_of_their_size() -> None:
+    config = cli.fit_config([*LAYERED, "--model.layers", "[3]"])
+    assert "data_size" not in config["model"], "configs saved before there was a choice have none"
+    module, data = build(config)
+    assert isinstance(data, BinarizedMNIST)
+    assert module.model.mean.shape == (data.data_size,) == (784,)
+
+
+def test_runs_on_mnist_stay_where_they_were_and_others_have_their_own_folder(tmp_path: Path) -> None:
+    mnist = cli.fit_config(LAYERED)
+    fashion = cli.fit_config([*LAYERED, "--config", "data/fashion_mnist.yaml"])
+    place = Path("200-200") / "common_random_numbers" / "seed0"
+    assert find_run_folder(tmp_path, mnist) == tmp_path / "runs" / place
+    assert find_run_folder(tmp_path, fashion) == tmp_path / "runs" / "binarized_fashion_mnist" / place
+    elsewhere = cli.fit_config([*LAYERED, "--config", "data/fashion_mnist.yaml", "--data.data_dir", str(tmp_path)])
+    assert identity(elsewhere) == identity(fashion)
+
+
+def test_the_data_set_that_the_page_shows_can_be_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shown,) = blocks(section("data", "A data set of your own"), "python")
+    (tmp_path / "my_module.py").write_text(shown)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = ["--data", "my_module.Stripes", "--model.layers", "[3]", "--trainer.max_steps", "2"]
+    assert cli.main(["fit", *LAYERED, *options, "--trainer.accelerator", "cpu", "--results_dir", str(tmp_path)]) == 0
+    assert (tmp_path / "runs" / "stripes" / "3" / "common_random_numbers" / "seed0" / "result.json").is_file()
