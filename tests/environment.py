@@ -4,12 +4,12 @@ Every script of the project starts with this line, and nothing else installs any
 
     python=$("${RELEG_PYTHON:-python3}" tests/environment.py)
 
-RELEG_PYTHON names the interpreter that the environment is made with, RELEG_VENV the environment's folder (`.venv` in
-the project's root if unset); several clones may share one. A stamp in the folder says that everything in it was
-installed and checked. Without a stamp, as after an interruption, an installation continues where it stopped.
+RELEG_PYTHON is the interpreter to make the environment with, RELEG_VENV the folder of the environment (default: `.venv`
+in the project's root); several clones can share one. A stamp in the folder says that everything in it is installed and
+checked. Without a stamp, as after an interruption, the installation continues where it stopped.
 
 Standard library only. The file must also load in an old Python 3, so that its user gets a sentence instead of a
-traceback: annotations that need a newer one stand in quotes.
+traceback: annotations that need a newer one are in quotes.
 """
 
 import csv
@@ -23,11 +23,11 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, NamedTuple, TextIO  # noqa: UP035 -- collections.abc.Iterator[...] fails before 3.9
+from typing import Iterator, TextIO  # noqa: UP035 -- collections.abc.Iterator[...] fails before 3.9
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# torchvision's compiled operators load only beside the torch that they were built for; nms is one of them.
+# The compiled operators of torchvision load only with the torch that they were built for; nms is one of them.
 PAIR_CHECK = """
 from importlib.metadata import version
 print("torch", version("torch"), "and torchvision", version("torchvision"), flush=True)
@@ -37,39 +37,19 @@ torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
 
 
 class SetupError(Exception):
-    """One sentence for the user: what was expected, what was got, how to mend it."""
+    """One sentence for the user: expected, got, fix."""
 
 
-class Environment(NamedTuple):
+class Environment:
     """A clone of the project and the folder of the environment that it uses."""
 
-    root: Path
-    folder: Path
-
-    @property
-    def python(self) -> Path:
-        """The environment's interpreter."""
-        return self.folder / "bin" / "python"
-
-    @property
-    def pyproject(self) -> Path:
-        """What the project needs."""
-        return self.root / "pyproject.toml"
-
-    @property
-    def constraints(self) -> Path:
-        """The exact versions."""
-        return self.root / "tests" / "constraints.txt"
-
-    @property
-    def stamp(self) -> Path:
-        """Present only while everything in the folder is installed and checked."""
-        return self.folder / "releg-stamp.json"
-
-    @property
-    def lock(self) -> Path:
-        """Held while installing; its presence also says that the folder was made here."""
-        return self.folder / "releg.lock"
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        self.python = folder / "bin" / "python"
+        self.pyproject = root / "pyproject.toml"
+        self.constraints = root / "tests" / "constraints.txt"  # the exact versions
+        self.stamp = folder / "releg-stamp.json"  # exists only while everything is installed and checked
+        self.lock = folder / "releg.lock"  # held while installing; also marks a folder that was made here
 
 
 def say(message: str) -> None:
@@ -81,7 +61,7 @@ def say(message: str) -> None:
 
 
 def made_with(folder: Path) -> str:
-    """The version of Python that an environment was made with ("3.11.7"); empty if the folder holds no environment."""
+    """The version of Python that an environment was made with ("3.11.7"); empty if the folder has no environment."""
     config = folder / "pyvenv.cfg"
     found = config.is_file() and re.search(r"^version(?:_info)? *= *(\S+)", config.read_text(), re.MULTILINE)
     return found.group(1) if found else ""
@@ -111,7 +91,7 @@ def check_supported(version: str, where: str, env: Environment) -> None:
 
 
 def check_named_python(env: Environment) -> None:
-    """Refuse to use an environment of another Python than the one that the user asked for."""
+    """Refuse an environment of another Python than the one that RELEG_PYTHON names."""
     version = made_with(env.folder)
     if os.environ.get("RELEG_PYTHON") and version and minor(version) != minor(running()):
         raise SetupError(
@@ -123,16 +103,15 @@ def check_named_python(env: Environment) -> None:
 # --- the stamp
 
 
-def key(env: Environment) -> str:
-    """A hash of all that decides what is installed."""
-    digest = hashlib.sha256()
-    for part in (env.pyproject.read_bytes(), env.constraints.read_bytes(), made_with(env.folder).encode()):
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()
+def wanted_stamp(env: Environment) -> "dict[str, str]":
+    """The stamp of a finished environment: a hash of all that decides what is installed, and the clone."""
+    parts = (env.pyproject.read_bytes(), env.constraints.read_bytes(), made_with(env.folder).encode())
+    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
+    return {"key": digest.hexdigest(), "root": str(env.root)}
 
 
 def read_stamp(env: Environment) -> "dict[str, str]":
-    """The stamp; empty if there is none, or if it or the interpreter is unusable."""
+    """The stamp; empty if it is missing or damaged, or if there is no interpreter."""
     try:
         stamp = json.loads(env.stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -141,15 +120,10 @@ def read_stamp(env: Environment) -> "dict[str, str]":
 
 
 def write_stamp(env: Environment) -> None:
-    """Write the stamp under another name first: it is there whole or not at all."""
+    """Write the stamp whole or not at all."""
     partial = env.stamp.with_suffix(".partial")
-    partial.write_text(json.dumps({"key": key(env), "root": str(env.root)}) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(wanted_stamp(env)) + "\n", encoding="utf-8")
     partial.replace(env.stamp)
-
-
-def is_ready(env: Environment) -> bool:
-    """Whether nothing is left to do for this clone."""
-    return read_stamp(env) == {"key": key(env), "root": str(env.root)}
 
 
 # --- the folder
@@ -157,7 +131,7 @@ def is_ready(env: Environment) -> bool:
 
 @contextmanager
 def locked(env: Environment) -> Iterator[TextIO]:
-    """Hold the folder's lock; say so while waiting for it."""
+    """Hold the lock of the folder; say so while waiting for it."""
     env.folder.mkdir(parents=True, exist_ok=True)
     with env.lock.open("a", encoding="utf-8") as lock:
         try:
@@ -175,12 +149,10 @@ def works(env: Environment) -> bool:
 
 
 def check_folder(env: Environment) -> None:
-    """Refuse a folder with other things in it: whatever stands in a broken environment is deleted."""
-    if env.folder.exists() and not env.folder.is_dir():
-        raise SetupError(f"expected a folder, got the file {env.folder}; name a folder with RELEG_VENV")
-    is_empty = not env.folder.exists() or not any(env.folder.iterdir())
+    """Refuse a folder with other things in it: set-up deletes the content of a broken environment."""
     if made_with(env.folder):
         check_supported(made_with(env.folder), str(env.python), env)
+    is_empty = not env.folder.exists() or not any(env.folder.iterdir())
     if not (is_empty or env.lock.exists() or works(env)):
         raise SetupError(
             f"expected an empty folder or a working environment, got {env.folder}, which is neither; "
@@ -189,7 +161,7 @@ def check_folder(env: Environment) -> None:
 
 
 def create(env: Environment, lock: TextIO) -> None:
-    """Make the environment anew, from the Python that runs this file."""
+    """Make a new environment with the Python that runs this file."""
     say(f"making an environment in {env.folder}")
     for path in env.folder.iterdir():
         if path != env.lock:
@@ -202,9 +174,9 @@ def create(env: Environment, lock: TextIO) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder."""
+    """Delete a file, a link or a folder with its content."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(str(path))
+        shutil.rmtree(path)
     else:
         path.unlink()
 
@@ -213,59 +185,51 @@ def remove(path: Path) -> None:
 
 
 def run(command: "list[str]", env: Environment, lock: TextIO) -> int:
-    """Run a command in the clone's root; what it prints goes to standard error.
+    """Run a command in the root of the clone, with its output on standard error.
 
-    The command inherits the lock: should this process be killed, the next set-up still waits until the command ends.
+    The command inherits the lock: if this process is killed, the next set-up still waits until the command ends.
     """
     variables = dict(os.environ, PIP_USER="0")
     return subprocess.run(
-        command, cwd=str(env.root), env=variables, stdout=sys.stderr.fileno(), pass_fds=[lock.fileno()], check=False
+        command, cwd=env.root, env=variables, stdout=sys.stderr.fileno(), pass_fds=[lock.fileno()], check=False
     ).returncode
 
 
-def pip_install(env: Environment, lock: TextIO, arguments: "list[str]") -> None:
+def pip_install(env: Environment, lock: TextIO, *arguments: str) -> None:
     """Run pip install inside the environment."""
     options = ["--no-input", "--disable-pip-version-check"]
     code = run([str(env.python), "-I", "-m", "pip", "install", *options, *arguments], env, lock)
     if code != 0:
         raise SetupError(
-            f"pip could not install into {env.folder} (exit code {code}, its reason stands above); check the network "
+            f"pip could not install into {env.folder} (exit code {code}, see its reason above); check the network "
             "and the disk (6 GB are needed), then run the same command again: it continues"
         )
 
 
 def install(env: Environment, lock: TextIO) -> None:
-    """Install the exact versions and the project itself, editable."""
+    """Install the exact versions and the project itself, editable; check that torch and torchvision match."""
     say(f"installing into {env.folder}: about 6 GB, some minutes the first time")
-    constraints = ["--constraint", str(env.constraints)]
-    # The project is built by the locked setuptools, not by the newest one; pip knows editable pyprojects since 21.3.
-    pip_install(env, lock, [*constraints, "pip>=21.3", "setuptools"])
-    pip_install(env, lock, [*constraints, "--no-build-isolation", "--editable", ".[dev,bench,ray]"])
-
-
-def install_clone(env: Environment, lock: TextIO) -> None:
-    """Point the editable installation, and nothing else, at this clone."""
-    say(f"{env.folder} is shared: pointing it at {env.root}")
-    pip_install(env, lock, ["--no-deps", "--no-build-isolation", "--editable", "."])
+    constraints = ("--constraint", str(env.constraints))
+    # Build the project with the locked setuptools, not with the newest one; pip knows editable pyprojects since 21.3.
+    pip_install(env, lock, *constraints, "pip>=21.3", "setuptools")
+    pip_install(env, lock, *constraints, "--no-build-isolation", "--editable", ".[dev,bench,ray]")
+    check_pair(env)
 
 
 def is_complete(distribution: Path) -> bool:
-    """Whether every file that a distribution's RECORD names is there with its size."""
+    """Whether every file that the RECORD of a distribution names exists with its size."""
     record = distribution / "RECORD"
     if not record.is_file():
         return False
     with record.open(encoding="utf-8", newline="") as lines:
-        for name, _, size in csv.reader(lines):
-            path = distribution.parent / name
-            if not path.is_file() or (size and path.stat().st_size != int(size)):
-                return False
-    return True
+        files = [(distribution.parent / name, size) for name, _, size in csv.reader(lines)]
+    return all(path.is_file() and (not size or path.stat().st_size == int(size)) for path, size in files)
 
 
 def forget_incomplete(env: Environment) -> None:
-    """Make pip install again what a killed pip left half-written, which it would take for installed."""
+    """Delete what a killed pip left half-written: pip would take it for installed."""
     for site in env.folder.glob("lib/python3*/site-packages"):
-        # pip moves what it is about to replace to names that begin with ~.
+        # pip renames what it is about to replace to ~name
         broken = [path for path in site.glob("*.dist-info") if not is_complete(path)]
         for path in [*broken, *site.glob("~*")]:
             say(f"removing the incomplete {path.name}")
@@ -273,7 +237,7 @@ def forget_incomplete(env: Environment) -> None:
 
 
 def check_pair(env: Environment) -> None:
-    """Import torch and torchvision together, and run one of torchvision's compiled operators."""
+    """Import torch and torchvision together, and run a compiled operator of torchvision."""
     check = subprocess.run([str(env.python), "-I", "-c", PAIR_CHECK], capture_output=True, text=True, check=False)
     if check.returncode != 0:
         got = check.stdout.strip() or "torch and torchvision"
@@ -291,31 +255,27 @@ def check_pair(env: Environment) -> None:
 def set_up(env: Environment) -> None:
     """Make the environment ready for this clone, doing only what is not done."""
     check_named_python(env)
-    if is_ready(env):
+    if read_stamp(env) == wanted_stamp(env):
         return
     check_supported(running(), sys.executable, env)
     check_folder(env)
     with locked(env) as lock:
-        stamp = read_stamp(env)  # whoever held the lock before may have done the work
+        stamp = read_stamp(env)  # the process that held the lock before may have done the work
         if not works(env):
             stamp = {}
             create(env, lock)
         elif not stamp:
             forget_incomplete(env)
-        if stamp.get("key") != key(env):
-            remove_stamp(env)
+        wanted = wanted_stamp(env)
+        if stamp == wanted:
+            return
+        env.stamp.unlink(missing_ok=True)
+        if stamp.get("key") == wanted["key"]:
+            say(f"{env.folder} is shared: pointing it at {env.root}")
+            pip_install(env, lock, "--no-deps", "--no-build-isolation", "--editable", ".")
+        else:
             install(env, lock)
-            check_pair(env)
-        elif stamp.get("root") != str(env.root):
-            remove_stamp(env)
-            install_clone(env, lock)
         write_stamp(env)
-
-
-def remove_stamp(env: Environment) -> None:
-    """From here on the environment counts as unfinished."""
-    if env.stamp.exists():
-        env.stamp.unlink()
 
 
 def main() -> int:
