@@ -22,6 +22,7 @@ class ThreeLayerVAE(nn.Module):
 
     def __init__(self, data_size: int = 784, units: Sequence[int] = (100, 60, 40)) -> None:
         super().__init__()
+        self.units = tuple(units)
         pairs = list(pairwise([data_size, *units]))
         self.encoders = nn.ModuleList(mlp(below, above) for below, above in pairs)
         self.decoders = nn.ModuleList(mlp(above, below) for below, above in pairs)
