@@ -41,6 +41,7 @@ CONFIGS = Path(__file__).parent / "configs"
 OWN_COMMANDS = {
     "variance": "variance of the gradient per layer at a checkpoint, for any list of estimators",
     "compare": "every estimator at the same weights: variance, bias, cost",
+    "verify": "the published weights of Table 1, evaluated on the test images",
     "bench": "time and memory of a training step with each estimator, on this machine",
 }
 USAGE = """usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the options

@@ -1,0 +1,139 @@
+"""releg verify: evaluates the published weights on the test images and compares with what Table 1 says of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from lightning_modules import published_weights
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.published_weights import Cell
+from releg import bounds
+from releg.report import tables
+from releg.weights import load
+
+RESULTS = Path(__file__).parents[2] / "results"
+IMAGES_AT_ONCE = 500
+MOST_STANDARD_ERRORS = 4.0  # eight cells: less than one false alarm in a thousand runs of the command
+
+DESCRIPTION = """Evaluates the published weights of Table 1 on the 10,000 test images and compares the bound of each
+with the recorded one. A difference beyond sampling error, a damaged file or other test images end in exit code 1."""
+
+
+class Evaluation(NamedTuple):
+    """A mean bound, and the variance of one draw of z for the same image, averaged over images."""
+
+    elbo: float
+    variance: float
+    images: int
+    samples: int
+
+    def standard_error(self, recorded_samples: int) -> float:
+        """Of the difference to a mean over the same images with `recorded_samples` other draws each."""
+        return math.sqrt(self.variance / self.images * (1 / self.samples + 1 / recorded_samples))
+
+
+class Verdict(NamedTuple):
+    """What was found of one cell; no problem means that it holds."""
+
+    cell: Cell
+    recorded: float | None  # negative bounds, as tables print them
+    found: float | None
+    standard_error: float | None
+    problem: str
+
+
+def main(argv: list[str]) -> int:
+    """Check every published cell; answers 0 if all hold, 1 if one does not, 2 after a mistake told in a sentence."""
+    parser = argparse.ArgumentParser("releg verify", description=DESCRIPTION)
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder that holds weights/")
+    parser.add_argument("--samples", type=int, default=10, metavar="S", help="draws of z per image; default: 10")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: the repository's")
+    try:
+        options = parser.parse_args(argv)
+    except SystemExit as end:  # argparse has said what was wrong
+        return int(end.code or 0)
+    try:
+        verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
+    except (ValueError, OSError) as error:
+        print(f"releg verify: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    print(table(verdicts, read_paper(options.results)))
+    wrong = [verdict for verdict in verdicts if verdict.problem]
+    for verdict in wrong:
+        print(f"releg verify: {verdict.cell}: {verdict.problem}", file=sys.stderr)
+    if not wrong:
+        print(f"all {len(verdicts)} cells hold: each bound is the recorded one within sampling error", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
+    """A verdict on every published cell."""
+    if samples < 2:
+        raise ValueError(f"--samples is {samples}, expected at least 2, so that the sampling error is known")
+    cells = list(published_weights.published(results))
+    if not cells:
+        raise ValueError(
+            f"there are no weights in {results / published_weights.FOLDER}, expected <architecture>/<lr|crn>"
+            ".safetensors; run `git checkout -- results/weights` in the repository"
+        )
+    x = torch.from_numpy(data.images("test")).float()
+    verdicts = []
+    for cell in cells:
+        print(f"evaluating {cell} ...", file=sys.stderr, flush=True)
+        verdicts.append(_judge(cell, x, samples, data.checksum))
+    return verdicts
+
+
+def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str) -> Verdict:
+    try:
+        says = published_weights.read_description(cell)
+        found = evaluate(cell.path, x, samples)
+    except (ValueError, OSError) as error:
+        return Verdict(cell, None, None, None, str(error))
+    recorded = float(says["test/elbo"])
+    apart, scale = abs(found.elbo - recorded), found.standard_error(int(says["test_samples"]))
+    problem = ""
+    if (says["architecture"], says["estimator"]) != (cell.architecture, cell.estimator):
+        problem = f"the file is of SBN({says['architecture']}) {says['estimator']}, expected what its name says"
+    elif says["data_sha256"] != checksum:
+        problem = f"trained on data with SHA-256 {says['data_sha256']}, expected {checksum}, that of the data here"
+    elif not apart <= MOST_STANDARD_ERRORS * scale:
+        problem = f"the bound is {-found.elbo:.3f}, expected {-recorded:.3f}: {apart / scale:.1f} standard errors apart"
+    return Verdict(cell, -recorded, -found.elbo, scale, problem)
+
+
+def evaluate(path: Path, x: torch.Tensor, samples: int) -> Evaluation:
+    """The bound of a model on all images, with fresh draws of z."""
+    model = load(path)
+    generator = torch.Generator().manual_seed(0)
+    parts = [bounds.log_weights(model, part, samples, generator) for part in x.split(IMAGES_AT_ONCE)]
+    weights = torch.cat(parts).double()  # (images, samples)
+    return Evaluation(weights.mean().item(), weights.var(1).mean().item(), *weights.shape)
+
+
+def read_paper(results: Path) -> dict[str, dict[str, float]]:
+    """Table 1 of the paper: architecture -> estimator -> negative bound."""
+    return json.loads((results / "paper.json").read_text())["test_nll"]
+
+
+def table(verdicts: Sequence[Verdict], paper: dict[str, dict[str, float]]) -> str:
+    """One row per cell."""
+    rows = []
+    for verdict in verdicts:
+        cell, numbers = verdict.cell, (verdict.recorded, verdict.found, verdict.standard_error)
+        shown = ["" if number is None else f"{number:.2f}" for number in numbers[:2]]
+        shown.append("" if numbers[2] is None else f"{numbers[2]:.3f}")
+        published = paper.get(cell.architecture, {}).get(cell.estimator)
+        mark = "differs" if verdict.problem else "holds"
+        paper_says = "" if published is None else f"{published:.2f}"
+        rows.append([cell.architecture, cell.estimator.upper(), mark, *shown, paper_says])
+    head = ["SBN", "estimator", "", "recorded", "found", "standard error", "paper"]
+    return "\n".join(tables.table(head, rows, texts=3))

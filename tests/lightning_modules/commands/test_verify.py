@@ -1,0 +1,121 @@
+"""The published weights give the recorded bounds, and nothing else passes for them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lightning_modules import published_weights
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.commands import verify
+from releg import bounds
+from releg.sbn import SigmoidBeliefNet
+
+SAMPLES = 20
+
+
+@pytest.fixture(scope="module")
+def data() -> BinarizedMNIST:
+    return BinarizedMNIST()
+
+
+@pytest.fixture(scope="module")
+def entry(data: BinarizedMNIST, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A finished run as runs.json describes it; its folder is absolute, so it serves any results folder."""
+    folder = tmp_path_factory.mktemp("run")
+    model = SigmoidBeliefNet(784, [4, 3], data.mean)
+    model.reset_parameters(torch.Generator().manual_seed(3))
+    torch.save(
+        {"state_dict": {f"model.{key}": value for key, value in model.state_dict().items()}}, folder / "best.ckpt"
+    )
+    x = torch.from_numpy(data.images("test")).float()
+    elbo = bounds.elbo(bounds.log_weights(model, x, SAMPLES, torch.Generator().manual_seed(8))).mean().item()
+    return {
+        "folder": str(folder),
+        "estimator": "crn",
+        "config": {"model.layers": [4, 3], "model.test_samples": SAMPLES, "seed_everything": 0},
+        "result": {"test/elbo": elbo, "val/elbo": elbo, "steps": 20, "best_step": 10},
+        "provenance": [{"commit": "abc", "data_sha256": data.checksum}],
+    }
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    (tmp_path / "paper.json").write_text(json.dumps({"test_nll": {"200-200": {"crn": 98.28}}}))
+    return tmp_path
+
+
+def test_the_recorded_bound_is_found_again_from_the_file_alone(
+    results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cell,) = published_weights.publish(results, [entry])
+    assert cell.path == results / "weights" / "3-4" / "crn.safetensors"
+    assert verify.main(["--results", str(results), "--samples", "5"]) == 0
+    shown = capsys.readouterr()
+    assert f"| 3-4 | CRN | holds | {-entry['result']['test/elbo']:.2f} |" in shown.out
+    assert "all 1 cells hold" in shown.err
+
+
+def changed_byte(entry: dict[str, Any], results: Path) -> None:
+    (cell,) = published_weights.publish(results, [entry])
+    content = bytearray(cell.path.read_bytes())
+    content[-100] ^= 1
+    cell.path.write_bytes(content)
+
+
+def changed_bound(entry: dict[str, Any], results: Path) -> None:
+    better = entry["result"] | {"test/elbo": entry["result"]["test/elbo"] + 0.5}
+    published_weights.publish(results, [entry | {"result": better}])
+
+
+def other_data(entry: dict[str, Any], results: Path) -> None:
+    published_weights.publish(results, [entry | {"provenance": [{"commit": "abc", "data_sha256": "1234"}]}])
+
+
+def another_cells_file(entry: dict[str, Any], results: Path) -> None:
+    (cell,) = published_weights.publish(results, [entry])
+    cell.path.rename(cell.path.with_name("lr.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cell", "problem"),
+    [
+        (changed_byte, "SBN(3-4) crn", "is damaged"),
+        (changed_bound, "SBN(3-4) crn", "standard errors apart"),
+        (other_data, "SBN(3-4) crn", "trained on data with SHA-256 1234, expected"),
+        (another_cells_file, "SBN(3-4) lr", "the file is of SBN(3-4) crn, expected what its name says"),
+    ],
+)
+def test_what_does_not_hold_is_named_and_the_command_fails(
+    spoil: Callable[[dict[str, Any], Path], None],
+    cell: str,
+    problem: str,
+    results: Path,
+    entry: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoil(entry, results)
+    assert verify.main(["--results", str(results), "--samples", "5"]) == 1
+    error = capsys.readouterr().err
+    assert cell in error
+    assert problem in error
+
+
+def test_the_best_run_of_a_cell_by_its_validation_bound_is_published(results: Path, entry: dict[str, Any]) -> None:
+    worse = entry | {"result": entry["result"] | {"val/elbo": -1000.0, "steps": 7}}
+    (cell,) = published_weights.publish(results, [worse, entry, worse])
+    assert published_weights.read_description(cell)["steps"] == "20"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [([], "there are no weights in"), (["--samples", "1"], "--samples is 1, expected at least 2")],
+)
+def test_a_mistake_ends_in_one_sentence(
+    arguments: list[str], sentence: str, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify.main(["--results", str(results), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
