@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimate
-from releg.estimators.parts.antithetic import Antithetic, Opposite, opposites
+from releg.estimators.parts.antithetic import Antithetic, antithetic_gradient, opposites
 from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 
@@ -26,9 +25,5 @@ class DisArm(Antithetic):
         simulation = simulate(model, x, noise)
         path = simulation.path
         layers = zip(opposites(model, simulation, noise), simulation.signals, path.z, path.logits, strict=True)
-        return simulation.answer([_gradient(other, f, z, a.detach()) for other, f, z, a in layers], self.samples)
-
-
-def _gradient(opposite: Opposite, signal: Tensor, z: Tensor, logits: Tensor) -> Tensor:
-    """Zero where z and its opposite agree."""
-    return (signal - opposite.signal)[:, None] / 2 * (z - opposite.z) * torch.sigmoid(logits.abs())
+        gradients = [antithetic_gradient(f - other.signal, z, other.z, a.detach()) for other, f, z, a in layers]
+        return simulation.answer(gradients, self.samples)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.signals import continued_signal, derivative
+from releg.estimators.parts.others import frozen_slope, mean_of_others
 from releg.estimators.parts.simulation import check_samples, simulate, squared
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet
 
 
 class DoubleControl(Estimator):
@@ -41,27 +41,11 @@ class DoubleControl(Estimator):
         gradients = []
         layers = zip(simulation.signals, simulation.scores, simulation.mean_slopes(), strict=True)
         for layer, (signal, score, by_logit) in enumerate(layers):
-            slope = self._of_others(_slope(model, simulation.path, layer))
+            slope = mean_of_others(frozen_slope(model, simulation.path, layer), self.samples)
             corrected = signal + self.alpha[layer] * (slope * score).sum(-1)
-            left = (corrected - self._of_others(corrected))[:, None] * score
+            left = (corrected - mean_of_others(corrected, self.samples))[:, None] * score
             gradients.append(left - self.alpha[layer] * slope * by_logit)
         # the answer for an image is the mean over its paths: train alpha on the square of that mean
         means = [gradient.unflatten(0, (-1, self.samples)).mean(1) for gradient in gradients]
         auxiliary = squared(means).repeat_interleave(self.samples) if self.training else None
         return simulation.answer(gradients, self.samples, auxiliary)
-
-    def _of_others(self, values: Tensor) -> Tensor:
-        """For every path the mean over the other paths of its image, (N, ...)."""
-        paths = values.unflatten(0, (-1, self.samples))
-        return ((paths.sum(1, keepdim=True) - paths) / (self.samples - 1)).flatten(0, 1)
-
-
-def _slope(model: SigmoidBeliefNet, path: Path, layer: int) -> Tensor:
-    """d f_l / d z[l] along the path with deeper layers fixed, (N, H)."""
-    deeper = {depth: z for depth, z in enumerate(path.z) if depth > layer}
-    with torch.enable_grad():
-        z = path.z[layer].clone().requires_grad_()
-        below, logits = path.parents()[layer], path.logits[layer].detach()
-        remaining = iter(deeper.values())
-        signal = continued_signal(model, layer, below, logits, z, path.noise, lambda *_: next(remaining))
-        return derivative(signal, z)

@@ -10,6 +10,7 @@ from torch import Tensor
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.relaxation import concrete, relaxed_path
+from releg.estimators.parts.slopes import rao_slope, sloped_path
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -20,26 +21,47 @@ class GumbelSoftmax(Estimator):
     Jang et al., not the density of the relaxed variables. The reported elbo is that of the binary path under the same
     noise. Cost: one relaxed simulation with derivatives, plus the binary one.
 
+    With `rao` draws it is Gumbel-Rao: the binary path forwards, and backwards the mean slope of that many relaxed
+    variables drawn given z. Paulus, Maddison & Krause (2021): straight-through Gumbel-softmax, Rao-Blackwellised. Cost:
+    one simulation with derivatives.
+
     Args:
         temperature: a higher one is smoother and more biased.
+        rao: draws of relaxed variables given z; 0 is Gumbel-softmax.
     """
 
     unbiased = False
 
-    def __init__(self, temperature: float = 0.5) -> None:
+    def __init__(self, temperature: float = 0.5, rao: int = 0) -> None:
         super().__init__()
         if temperature <= 0:
             raise ValueError(f"temperature is {temperature}, expected a positive number; the default is 0.5")
+        if rao < 0:
+            raise ValueError(f"rao is {rao}, expected 0 or more; 0 is Gumbel-softmax")
         self.temperature = temperature
+        self.rao = rao
+
+    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Noise of the path, then of what is drawn given z: (N, H) per layer, draw by draw."""
+        return [values for _ in range(1 + self.rao) for values in model.draw_noise(x, generator)]
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
-        """The relaxed path, plus the binary one for the elbo."""
-        return 2
+        """The relaxed path, plus the binary one for the elbo. Gumbel-Rao has the binary path alone."""
+        return 1 if self.rao else 2
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Let autograd differentiate the relaxed f."""
+        if self.rao:
+            return self._rao(model, x, noise)
         relaxed = relaxed_path(model, x, noise, concrete(self.temperature))
         with torch.no_grad():
             path = model.infer(x, noise)
             elbo = model.log_p(x, path.z) - bernoulli.total_log_prob(path.logits, path.z)
         return Estimate(elbo=elbo, surrogate=-relaxed.f, logits=relaxed.logits)
+
+    def _rao(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        def slope(logits: Tensor, z: Tensor, further: Sequence[Tensor]) -> Tensor:
+            return rao_slope(logits, z, torch.stack(list(further)), self.temperature)
+
+        relaxed = sloped_path(model, x, noise, slope)
+        return Estimate(elbo=relaxed.f.detach(), surrogate=-relaxed.f, logits=relaxed.logits)

@@ -34,15 +34,33 @@ def draw_branches(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator
     return [*path, *(noise for branch in branches for noise in branch)]
 
 
+def branches(noise: Sequence[Tensor], depth: int) -> list[list[Tensor]]:
+    """Noise of the layers below each layer: their own if draw_branches drew it, else the path's."""
+    if len(noise) == depth:
+        return [list(noise[layer + 1 :]) for layer in range(depth)]
+    rest = iter(noise[depth:])
+    return [[next(rest) for _ in range(depth - layer - 1)] for layer in range(depth)]
+
+
+def antithetic_gradient(change: Tensor, z: Tensor, opposite: Tensor, logits: Tensor) -> Tensor:
+    """(f(z) - f(opposite)) / 2 (z - opposite) sigmoid(|logits|), (N, H), zero where both agree.
+
+    Args:
+        change: (N,) f(z) - f(opposite).
+        z: (N, H), binary.
+        opposite: (N, H), binary.
+        logits: (N, H).
+    """
+    return change[:, None] / 2 * (z - opposite) * torch.sigmoid(logits.abs())
+
+
 @torch.no_grad()
 def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[Tensor]) -> list[Opposite]:
     """The opposite of every layer. The noise is from draw_branches, or that of the path alone."""
-    path, depth = simulation.path, len(model.layers)
-    branches = iter(noise[depth:])
-    answer = []
-    for layer, (below, a) in enumerate(zip(path.parents(), path.logits, strict=True)):
+    path, answer = simulation.path, []
+    layers = zip(path.parents(), path.logits, branches(noise, len(model.layers)), strict=True)
+    for layer, (below, a, own) in enumerate(layers):
         logits = a.detach()
-        own = path.noise[layer + 1 :] if len(noise) == depth else [next(branches) for _ in range(depth - layer - 1)]
         z = (1 - path.noise[layer] < torch.sigmoid(logits)).to(logits.dtype)
         signal = continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *own], bernoulli.sample)
         answer.append(Opposite(z, signal))

@@ -3,21 +3,32 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from releg import bernoulli
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.arm import Arm
+from releg.estimators.arms import Arms
 from releg.estimators.base import Estimator
+from releg.estimators.bitflip import Bitflip
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.disarm import DisArm
 from releg.estimators.double_control import DoubleControl
 from releg.estimators.gumbel_softmax import GumbelSoftmax
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.local_disarm import LocalDisArm
 from releg.estimators.local_expectation import LocalExpectation
 from releg.estimators.mu_prop import MuProp
 from releg.estimators.optimal_baseline import OptimalBaseline
+from releg.estimators.parts.flips import proportional
+from releg.estimators.pruned import Pruned
 from releg.estimators.rebar import Rebar
+from releg.estimators.reinmax import ReinMax
 from releg.estimators.relax import Relax
+from releg.estimators.rodeo import Rodeo
 from releg.estimators.straight_through import StraightThrough
+from releg.estimators.ugc import Ugc
 from releg.estimators.vimco import Vimco
 
 
@@ -29,6 +40,18 @@ def noise_below_opposites(depth: int) -> Sequence[int]:
     return [deeper for layer in range(depth - 1) for deeper in range(layer + 1, depth)]
 
 
+def noise_below_opposites_and_flips(depth: int) -> Sequence[int]:
+    return [*noise_below_opposites(depth), *noise_below_opposites(depth)]
+
+
+def one_of_the_layer(logits: Tensor) -> Tensor:
+    return logits.new_full(logits.shape, 1 / logits.shape[-1])
+
+
+def by_variance(flips: int) -> Callable[[Tensor], Tensor]:
+    return lambda logits: proportional(bernoulli.variance(logits), flips)
+
+
 @dataclass(frozen=True)
 class Case:
     """An estimator and how its expectation can be taken."""
@@ -38,8 +61,12 @@ class Case:
     opposite: bool = False  # whether it compares 1 - noise with the means
     relaxed: bool = False  # whether the value of the noise counts: then there are no cells to list
     independent: bool = False  # whether its paths know nothing of each other
+    inclusion: Callable[[Tensor], Tensor] | None = None  # where it chooses units: their probabilities, by the logits
+    nets: Sequence[Sequence[int]] | None = None  # whose noise can be listed; none: those of the test
+    long: bool = False  # whether averages of many answers belong to the long part: its expectation is listed
 
 
+SMALL_NETS = [[3], [2, 2], [1, 1, 1], [1, 2, 1]]
 CASES: dict[str, Case] = {
     "lr without baseline": Case(LikelihoodRatio, independent=True),
     "lr with running average": Case(lambda: LikelihoodRatio([RunningAverage()]), independent=True),
@@ -73,11 +100,38 @@ CASES: dict[str, Case] = {
     "arm, shared noise": Case(lambda: Arm(shared_noise=True), opposite=True),
     "disarm": Case(DisArm, extra=noise_below_opposites, opposite=True),
     "disarm, shared noise": Case(lambda: DisArm(shared_noise=True), opposite=True),
+    "arms": Case(Arms, relaxed=True, long=True),
+    "arms, 3 paths, shared noise": Case(lambda: Arms(3, shared_noise=True), relaxed=True, long=True),
+    "pruned": Case(Pruned, inclusion=by_variance(1), nets=SMALL_NETS, long=True),
+    "pruned, 2 flips": Case(lambda: Pruned(flips=2), inclusion=by_variance(2), nets=[[3], [3, 1], [1, 3]], long=True),
+    "bitflip": Case(Bitflip, noise_below_opposites, inclusion=one_of_the_layer, nets=SMALL_NETS, long=True),
+    "bitflip, shared noise": Case(
+        lambda: Bitflip(shared_noise=True), inclusion=one_of_the_layer, nets=SMALL_NETS, long=True
+    ),
+    "ugc": Case(
+        Ugc,
+        noise_below_opposites_and_flips,
+        opposite=True,
+        inclusion=one_of_the_layer,
+        nets=[[3], [2, 1], [1, 2]],
+        long=True,
+    ),
+    "ugc, shared noise": Case(
+        lambda: Ugc(shared_noise=True), opposite=True, inclusion=one_of_the_layer, nets=SMALL_NETS, long=True
+    ),
+    "rodeo": Case(lambda: Rodeo(hidden=5), long=True),
+    "rodeo, 3 samples": Case(lambda: Rodeo(samples=3, hidden=5), long=True),
+    "local disarm": Case(LocalDisArm, noise_below_opposites, opposite=True, nets=[[2], [1, 1]], long=True),
+    "local disarm, shared noise": Case(lambda: LocalDisArm(shared_noise=True), opposite=True, long=True),
     "rebar": Case(Rebar, relaxed=True),
     "relax": Case(lambda: Relax(hidden=5), relaxed=True),
     "lr with variance normalization": Case(lambda: LikelihoodRatio(variance_normalization=True), independent=True),
     "straight-through": Case(StraightThrough, independent=True),
     "gumbel-softmax": Case(GumbelSoftmax, relaxed=True),
+    "gumbel-rao": Case(lambda: GumbelSoftmax(rao=3), relaxed=True),
+    "reinmax": Case(ReinMax, independent=True),
+    "reinmax-rao": Case(lambda: ReinMax(temperature=0.7, draws=3), relaxed=True),
+    "reinmax-cv": Case(lambda: ReinMax(temperature=0.7, draws=3, control=1.0), relaxed=True),
 }
 UNBIASED = [name for name, case in CASES.items() if case.make().unbiased]
 BIASED = [name for name in CASES if name not in UNBIASED]

@@ -79,7 +79,14 @@ def test_mean_of_many_answers_is_the_enumerated_gradient(name: str, model: str) 
 
 
 @pytest.mark.parametrize("model", TAME_MODELS)
-@pytest.mark.parametrize("name", [name for name in UNBIASED if not CASES[name].independent])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if CASES[name].long else [])
+        for name in UNBIASED
+        if not CASES[name].independent
+    ],
+)
 def test_mean_of_many_answers_of_coupled_or_relaxed_paths_too(name: str, model: str) -> None:
     scores = scores_of(name, *TAME_MODELS[model], rows=2 * ROWS)
     assert scores.abs().max() < largest_z(len(scores)), scores
@@ -92,8 +99,31 @@ def expectation(name: str, layers: list[int]) -> tuple[dict[str, Tensor], dict[s
     model, x = random_model(DATA_SIZE, layers, 2.0, seed=3), random_x(1, DATA_SIZE, seed=3)
     estimator.attach(model)
     warm_up(estimator, model, x)
-    answer = exact.expected_gradient(estimator, model, x, case.extra(len(layers)), case.opposite)
+    noise, weights = exact.noise_tuples(estimator, model, x, case.extra(len(layers)), case.opposite)
+    if case.inclusion is not None:
+        noise, weights = with_choices(model, x, noise, weights, case.inclusion)
+    answer = exact.weighted_gradient(estimator, model, x.expand(len(weights), -1), noise, weights)
     return answer, exact.objective_gradient(estimator, model, x)
+
+
+def with_choices(
+    model: sbn.SigmoidBeliefNet,
+    x: Tensor,
+    noise: list[Tensor],
+    weights: Tensor,
+    inclusion: Callable[[Tensor], Tensor],
+) -> tuple[list[Tensor], Tensor]:
+    """Noise times all cells of the numbers that choose units: systematic sampling changes its mind where c_i ends."""
+    for layer in range(len(model.layers)):
+        inputs = x if layer == 0 else exact.states(model.layers[layer - 1]).to(model.mean)
+        ends = inclusion(model.inference_logits(layer, inputs).detach()).cumsum(-1).flatten() % 1
+        edges = torch.cat([ends.new_zeros(1), ends, ends.new_ones(1)]).unique()
+        middles, widths = (edges[1:] + edges[:-1]) / 2, edges[1:] - edges[:-1]
+        middles, widths = middles[widths > 1e-12], widths[widths > 1e-12]  # ends that differ by rounding
+        noise = [values.repeat_interleave(len(widths), dim=0) for values in noise]
+        noise.append(middles.repeat(len(weights))[:, None])
+        weights = (weights[:, None] * widths).flatten()
+    return noise, weights
 
 
 def listable(names: list[str], samples: int) -> list[str]:
@@ -102,6 +132,8 @@ def listable(names: list[str], samples: int) -> list[str]:
 
 def listable_nets(name: str) -> list[list[int]]:
     """ARM and DisARM simulate anew below every layer: at depth 4 that makes 1e8 cells."""
+    if (given := CASES[name].nets) is not None:
+        return [list(layers) for layers in given]
     nets = [[3], [2, 2], [1, 1, 1], [1, 2, 1], [1, 1, 2, 1]]
     return [layers for layers in nets if len(layers) < 4 or not CASES[name].extra(len(layers))]
 
@@ -115,21 +147,25 @@ def test_expectation_over_all_noise_is_the_enumerated_gradient_to_rounding(name:
         torch.testing.assert_close(mean, expected[parameter], rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", listable(UNBIASED, 2))
-@pytest.mark.parametrize("layers", [[2], [1, 1], [1, 1, 1]])
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [(name, layers) for name in listable(UNBIASED, 2) for layers in CASES[name].nets or [[2], [1, 1], [1, 1, 1]]],
+)
 def test_expectation_over_the_noise_of_two_paths_is_the_enumerated_gradient(name: str, layers: list[int]) -> None:
     answer, expected = expectation(name, layers)
     for parameter, mean in answer.items():
         torch.testing.assert_close(mean, expected[parameter], rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", BIASED)
+@pytest.mark.parametrize("name", [name for name in BIASED if name != "reinmax"])  # its small bias is enumerated below
 def test_biased_estimators_are_detected(name: str) -> None:
     ratios = []
     for layers, scale in MODELS.values():
         scores = scores_of(name, layers, scale)
         ratios.append(float(scores.abs().max()) / largest_z(len(scores)))
-    assert max(ratios) > 2, ratios
+        if ratios[-1] > 2:
+            return
+    raise AssertionError(ratios)
 
 
 @pytest.mark.parametrize("name", listable(BIASED, 1))

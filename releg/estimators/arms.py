@@ -1,0 +1,79 @@
+"""ARMS: K antithetic samples of every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
+from releg.estimators.parts.signals import continued_signal
+from releg.estimators.parts.simulation import Simulation, check_samples, simulate
+from releg.sbn import SigmoidBeliefNet
+
+
+class Arms(Estimator):
+    """(f_k - mean f) (z_k - mean) K/(K-1) p(1-p)/(p - P11), averaged over K coupled samples z_k of layer l.
+
+    f_k is f_l at sample k; P11 is the probability that two of them are 1. Dimitriev & Zhou (2021), ARMS-D: a Dirichlet
+    copula makes the samples of a unit repel each other. K = 2 is DisARM; independent samples would give RLOO. Several
+    layers as for DisARM: the K samples of a layer share the path's parents, and deeper layers are simulated from each.
+    Cost: one simulation, and K - 1 more from each layer on. Unbiased.
+
+    Args:
+        paths: K.
+        shared_noise: simulate the layers below the further samples with the path's noise instead of their own.
+    """
+
+    def __init__(self, paths: int = 4, shared_noise: bool = False) -> None:
+        super().__init__()
+        check_samples(paths, 2, "a path is compared with the others")
+        self.paths = paths
+        self.shared_noise = shared_noise
+
+    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Noise of the path; then for every layer and further sample its own and, unless shared, what is below it."""
+        noise = model.draw_noise(x, generator)
+        for layer in range(len(model.layers)):
+            for _ in range(self.paths - 1):
+                drawn = model.draw_noise(x, generator)[layer:]
+                noise += drawn[:1] if self.shared_noise else drawn
+        return noise
+
+    def evaluations(self, model: SigmoidBeliefNet) -> int:
+        """The path, and the further samples of every layer."""
+        return 1 + (self.paths - 1) * len(model.layers)
+
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """K samples of one layer after the other."""
+        simulation = simulate(model, x, noise)
+        further = iter(noise[len(model.layers) :])
+        with torch.no_grad():
+            gradients = [self._gradient(model, simulation, layer, further) for layer in range(len(model.layers))]
+        return simulation.answer(gradients, self.samples)
+
+    def _gradient(
+        self, model: SigmoidBeliefNet, simulation: Simulation, layer: int, further: Iterator[Tensor]
+    ) -> Tensor:
+        path, deeper = simulation.path, len(model.layers) - layer - 1
+        logits, below = path.logits[layer].detach(), path.parents()[layer]
+        own, tails = [], []
+        for _ in range(self.paths - 1):
+            own.append(next(further))
+            tails.append(path.noise[layer + 1 :] if self.shared_noise else [next(further) for _ in range(deeper)])
+        others = self.others(logits, path.noise[layer], torch.stack(own))
+        f = [simulation.signals[layer]]
+        for z, tail in zip(others, tails, strict=True):
+            f.append(continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *tail]))
+        samples = torch.cat([path.z[layer][None], others])  # (K, N, H)
+        return coupled_gradient(torch.stack(f), samples, logits, self.both(logits))
+
+    def others(self, logits: Tensor, first: Tensor, noise: Tensor) -> Tensor:
+        """The further samples of a layer, (K-1, N, H), given the path's noise."""
+        return coupled_samples(logits, first, noise)
+
+    def both(self, logits: Tensor) -> Tensor:
+        """The probability that another sample has a unit's rarer value if one has, (N, H)."""
+        return both_given_one(logits, self.paths)

@@ -1,0 +1,77 @@
+"""What stands for d z / d logit where z is binary: the slopes of the straight-through family.
+
+p = sigmoid(logit); q = (p + z) / 2 lies halfway from the mean to the sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from releg import bernoulli
+from releg.estimators.parts.relaxation import RelaxedPath, hidden, hidden_given, relaxed_path
+from releg.sbn import SigmoidBeliefNet
+
+Slope = Callable[[Tensor, Tensor, Sequence[Tensor]], Tensor]  # of logits, z and further noise, (N, H) each
+
+
+def sloped_path(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], slope: Slope) -> RelaxedPath:
+    """f along the binary path, d z / d logits being what `slope` answers.
+
+    Args:
+        model: the weights.
+        x: (N, data_size).
+        noise: (N, H) per layer, of the path, then further draws for the slopes.
+        slope: of one layer, from its logits, z and its further draws.
+    """
+    depth = len(model.layers)
+    further = iter([noise[depth + layer :: depth] for layer in range(depth)])  # layer by layer
+
+    def sample(logits: Tensor, layer_noise: Tensor) -> Tensor:
+        constant = logits.detach()
+        z = bernoulli.sample(constant, layer_noise)
+        return z + slope(constant, z, next(further)) * (logits - constant)
+
+    return relaxed_path(model, x, noise[:depth], sample)
+
+
+def concrete_slope(h: Tensor, temperature: float) -> Tensor:
+    """The derivative of sigmoid(h / temperature) by the logit that is part of h."""
+    return bernoulli.variance(h / temperature) / temperature
+
+
+def rao_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """The mean of concrete_slope over h drawn given the sample z; noise (M, *shape of logits)."""
+    return concrete_slope(hidden_given(logits, z, noise), temperature).mean(0)
+
+
+def halfway_logits(logits: Tensor, z: Tensor, temperature: float) -> Tensor:
+    """logit(q), q = (sigmoid(logits / temperature) + z) / 2, without cancellation: ±log((1 + c) / (1 - c)).
+
+    c is the probability of the value that z has; 1 - c keeps its digits where the unit is saturated.
+    """
+    sign = 2 * z - 1
+    scaled = sign * logits / temperature
+    return sign * (torch.log1p(torch.sigmoid(scaled)) - torch.nn.functional.logsigmoid(-scaled))
+
+
+def reinmax_slope(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor:
+    """2 q (1 - q) - p (1 - p) / 2: Heun's method where straight-through is Euler's."""
+    return 2 * bernoulli.variance(halfway_logits(logits, z, temperature)) - bernoulli.variance(logits) / 2
+
+
+def reinmax_rao_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """The same with rao_slope at logit(q) in place of q (1 - q); noise (M, N, H)."""
+    return 2 * rao_slope(halfway_logits(logits, z, 1.0), z, noise, temperature) - bernoulli.variance(logits) / 2
+
+
+def reinmax_control_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float, scale: float) -> Tensor:
+    """reinmax_slope + scale (rao_slope - concrete_slope), both at logit(q).
+
+    noise (1 + M, N, H): of concrete_slope, which is drawn afresh, then of rao_slope.
+    """
+    halfway = halfway_logits(logits, z, 1.0)
+    control = rao_slope(halfway, z, noise[1:], temperature) - concrete_slope(hidden(halfway, noise[0]), temperature)
+    return reinmax_slope(logits, z) + scale * control

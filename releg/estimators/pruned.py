@@ -1,0 +1,69 @@
+"""Common random numbers with only some of the flips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.flips import chosen, draw_choices, kept_differences, proportional, reweighted
+from releg.estimators.parts.simulation import simulate
+from releg.kernels import EngineName, engine_for
+from releg.sbn import SigmoidBeliefNet
+
+ENGINE_PAYS = 4  # flips per layer from which all of them through the engine cost less than these one by one
+
+
+class Pruned(Estimator):
+    """1[unit i is kept] / pi_i (f1 - f0) d mean_i, f_k simulated with z_i = k and the same noise as the path.
+
+    Common random numbers, equation 2 of Tokui & Sato (2016), with `flips` units per layer kept at random, pi_i being
+    proportional to mean_i (1 - mean_i) and at most 1: the pruning of stochastic triples, Arya, Schauer, Schafer &
+    Rackauckas (2022), who keep one alternative of the whole program. Given the path, unit i's variance is
+    (1/pi_i - 1) times its squared answer; with all flips this is common random numbers. Cost: one simulation, and
+    `flips` more from each layer on. Unbiased.
+
+    Args:
+        flips: units kept per layer; all of a layer that has no more.
+        engine: computes f1 - f0 where many flips are kept, as for CommonRandomNumbers. Few are simulated one by one.
+        memory_mib: bound on the working memory of the batched engine, in MiB.
+        threads: of the cpu engine; None: all cores this process may use.
+    """
+
+    def __init__(
+        self, flips: int = 1, engine: EngineName = "auto", memory_mib: float = 256.0, threads: int | None = None
+    ) -> None:
+        super().__init__()
+        if flips < 1:
+            raise ValueError(f"flips is {flips}, expected at least 1; one flip per layer is the default")
+        self.flips = flips
+        self.engine = engine_for(engine, memory_mib, threads)
+
+    def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Noise of the path, then the number that chooses the units of each layer."""
+        return [*model.draw_noise(x, generator), *draw_choices(model, x, generator)]
+
+    def evaluations(self, model: SigmoidBeliefNet) -> int:
+        """The path, and the flips that are kept."""
+        return 1 + sum(min(self.flips, size) for size in model.layers)
+
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """Choose, flip, reweight."""
+        simulation = simulate(model, x, noise)
+        path, slopes = simulation.path, simulation.mean_slopes()
+        with torch.no_grad():
+            inclusion = [proportional(slope, self.flips) for slope in slopes]
+            choices = noise[len(model.layers) :]
+            kept = [chosen(pi, choice) for pi, choice in zip(inclusion, choices, strict=True)]
+            if self.flips >= ENGINE_PAYS:
+                differences = self.engine(model, path, model.generative_logits(path.z), False)
+            else:
+                tails = [path.noise[layer + 1 :] for layer in range(len(kept))]
+                differences = [
+                    kept_differences(model, simulation, layer, *each)
+                    for layer, each in enumerate(zip(kept, tails, strict=True))
+                ]
+        layers = zip(differences, slopes, inclusion, kept, strict=True)
+        return simulation.answer([reweighted(*each) for each in layers], self.samples)

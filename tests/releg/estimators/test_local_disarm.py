@@ -1,0 +1,50 @@
+"""Local DisARM: its signal, and that a missing term shows."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from releg.estimators import local_disarm
+from releg.estimators.local_disarm import LocalDisArm
+from releg.estimators.parts.multi_sample import bound_changes
+from tests.releg.estimators.test_unbiased import expectation
+
+
+def test_changes_of_the_bound_are_those_of_its_definition() -> None:
+    f, g = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = bound_changes(f, g)
+    for k in range(3):
+        only_k, all_but_k = f.clone(), g.clone()
+        only_k[:, k], all_but_k[:, k] = g[:, k], f[:, k]
+        change = f.logsumexp(1) - only_k.logsumexp(1) + all_but_k.logsumexp(1) - g.logsumexp(1)
+        torch.testing.assert_close(found[:, k], change / 2)
+
+
+def test_the_test_has_power_a_wrong_constant_and_a_missing_weight_are_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def doubled(f: Tensor, replaced: Tensor) -> Tensor:
+        return 2 * bound_changes(f, replaced)
+
+    def error() -> float:
+        answer, expected = expectation("local disarm", [2])
+        return max(float((mean - expected[p]).abs().max()) for p, mean in answer.items())
+
+    assert error() < 1e-9
+    with monkeypatch.context() as patch:
+        patch.setattr(local_disarm, "bound_changes", doubled)
+        assert error() > 0.01
+    original = local_disarm.simulate
+
+    def without_scores(*arguments: object) -> object:
+        simulation = original(*arguments)  # type: ignore[arg-type]
+        simulation.scores[:] = [torch.zeros_like(score) for score in simulation.scores]
+        return simulation
+
+    monkeypatch.setattr(local_disarm, "simulate", without_scores)
+    assert error() > 0.001
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="samples is 1, expected at least 2; with one path the bound is the elbo"):
+        LocalDisArm(samples=1)

@@ -1,0 +1,107 @@
+"""RODEO: its Stein operator, what it is without control, and that a wrong constant shows."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from releg import bernoulli, exact
+from releg.estimators import rodeo
+from releg.estimators.leave_one_out import LeaveOneOut
+from releg.estimators.parts import stein as parts
+from releg.estimators.parts.stein import flipped_taylor, stein, stein_of_score
+from releg.estimators.rodeo import Rodeo
+from releg.measure.fitting import attached, fitted
+from tests.releg.estimators.test_unbiased import expectation
+from tests.releg.helpers import random_model, random_x
+
+LOGITS = torch.tensor([-2.0, 0.3, 1.7], dtype=torch.float64)
+
+
+def function(z: Tensor) -> Tensor:
+    return (z @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)).exp() + z[..., 0] * z[..., 2]
+
+
+def flips(z: Tensor) -> Tensor:
+    """(N, H, H): row i has unit i flipped."""
+    return (z[:, None] - torch.eye(z.shape[1], dtype=z.dtype)).abs()
+
+
+def test_the_stein_operator_makes_expectations_vanish_whatever_the_function() -> None:
+    z = exact.states(3).double()
+    logits = LOGITS.expand_as(z)
+    probability = bernoulli.log_prob(logits, z).sum(1).exp()
+    h, flipped = function(z), function(flips(z))
+    assert float(probability @ stein(logits, z, h, flipped)) == pytest.approx(0, abs=1e-12)
+    vector = stein_of_score(logits, z, bernoulli.score(logits, z), h, flipped)
+    assert float((probability @ vector).abs().max()) < 1e-12
+    assert float(vector.abs().max()) > 0.01
+
+
+def test_the_operator_on_a_vector_is_that_of_its_components() -> None:
+    z = exact.states(3).double()
+    logits, mean = LOGITS.expand_as(z), torch.sigmoid(LOGITS)
+    found = stein_of_score(logits, z, bernoulli.score(logits, z), function(z), function(flips(z)))
+    for component in range(3):
+        h = function(z) * (z[:, component] - mean[component])
+        flipped = function(flips(z)) * (flips(z)[..., component] - mean[component])
+        torch.testing.assert_close(found[:, component], stein(logits, z, h, flipped))
+
+
+def test_taylor_terms_of_flips_are_those_of_the_flipped_z() -> None:
+    z = exact.states(3).double()
+    slope = torch.rand(8, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    _, flipped = flipped_taylor(slope, z, (slope * z).sum(1))
+    torch.testing.assert_close(flipped, (slope[:, None] * flips(z)).sum(-1))
+
+
+@pytest.mark.parametrize("samples", [2, 4])
+def test_without_control_it_is_rloo(samples: int) -> None:
+    model, x = random_model(6, [4, 3, 2], 1.5, seed=4), random_x(50, 6, seed=4)
+    estimator = Rodeo(samples, hidden=3)
+    estimator.attach(model)
+    noise = estimator.draw_noise(model, x, torch.Generator().manual_seed(4))
+    mine, rloo = estimator(model, x, noise).logit_grads, LeaveOneOut(samples)(model, x, noise).logit_grads
+    assert mine is not None
+    assert rloo is not None
+    for left, right in zip(mine, rloo, strict=True):
+        torch.testing.assert_close(left, right)
+
+
+@pytest.mark.parametrize("name", ["flip_probability", "stein_of_score"])
+def test_the_test_has_power_a_wrong_operator_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def probability_of_one(logits: Tensor, z: Tensor) -> Tensor:
+        return torch.sigmoid(logits)
+
+    def without_own_change(logits: Tensor, z: Tensor, score: Tensor, h: Tensor, flipped: Tensor) -> Tensor:
+        return stein(logits, z, h, flipped)[:, None] * score
+
+    if name == "flip_probability":
+        monkeypatch.setattr(parts, name, probability_of_one)
+    else:
+        monkeypatch.setattr(rodeo, name, without_own_change)
+    torch.manual_seed(0)  # of the nets
+    answer, expected = expectation("rodeo", [2])
+    # the right operator leaves 1e-11
+    assert max(float((mean - expected[p]).abs().max()) for p, mean in answer.items()) > 1e-4
+
+
+@pytest.mark.long
+def test_its_controls_are_trained_to_lessen_the_variance() -> None:
+    model, images = random_model(12, [8], 0.7, seed=9), random_x(200, 12, seed=9)
+    sizes = []
+    for estimator in (
+        attached(Rodeo(hidden=10), model, torch.Generator().manual_seed(0)).eval(),
+        fitted(Rodeo(hidden=10), model, images, 300),
+    ):
+        noise = estimator.draw_noise(model, images, torch.Generator().manual_seed(1))
+        found = estimator(model, images, noise).logit_grads
+        assert found is not None
+        sizes.append(sum(float(g.unflatten(0, (-1, 2)).mean(1).square().sum()) for g in found))
+    assert sizes[1] < 0.97 * sizes[0], sizes
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="samples is 1, expected at least 2"):
+        Rodeo(samples=1)
+    with pytest.raises(ValueError, match="hidden is 0, expected at least 1"):
+        Rodeo(hidden=0)
