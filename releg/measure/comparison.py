@@ -1,14 +1,14 @@
-"""One estimator measured for a comparison: its variance and its bias, by layer and over all inference parameters.
+"""Variance and bias of one estimator, by layer and over all inference parameters.
 
-For image i let G be an estimator's answer for all weights and biases of the inference net, from S answers each:
+Let G be an estimate of the gradient w.r.t. all weights and biases of the inference net, with S estimates per image:
 
     within    E ||G - E G||^2, the trace of the covariance given the image, averaged over images
-    total     within + the same of E G over images: for an image chosen by chance
-    bias2     ||E G - E C||^2, C being common random numbers with a long average; the means' own variances are taken
-              off, so it is unbiased itself and may fall below zero
+    total     within + the trace of the covariance of E G over images: the variance for a random image
+    bias2     ||E G - E C||^2, where C is a long average of common random numbers. The variances of both means are
+              subtracted, so the estimate is unbiased and can be negative
 
-and per layer the same of the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py. Standard
-errors are over images.
+The same numbers per layer are for the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py.
+Standard errors are over images.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from releg.measure.variance import mean_gradients
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
-PATHS_AT_ONCE = 1000  # paths per call of an estimator: what bounds the memory
+PATHS_AT_ONCE = 1000  # paths per call of an estimator; this limits the memory
 
 
 class ImageMoments(NamedTuple):
-    """What the answers for one image come to."""
+    """Moments of the estimates for one image."""
 
     within_by_mean: list[float]  # per layer, averaged over units
     means_by_mean: list[Tensor]  # (H,) per layer
@@ -52,20 +52,20 @@ class Figure:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Figure:
-        """From one number per image."""
+        """The mean of one number per image."""
         numbers = torch.tensor(values, dtype=torch.float64)
         return cls(float(numbers.mean()), float(numbers.std() / math.sqrt(len(values))))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An estimator's figures."""
+    """The figures of one estimator."""
 
     layers: list[dict[str, Figure]]  # within, total and bias2 w.r.t. the means, shallow first
     within: Figure
     total: Figure
     bias2: Figure
-    gradient2: float  # ||E C||^2, averaged over images: what bias2 is to be seen against
+    gradient2: float  # ||E C||^2, averaged over images: the scale of bias2
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers for a JSON file."""
@@ -83,7 +83,7 @@ Progress = Callable[[int], None]
 def reference_moments(
     model: SigmoidBeliefNet, images: Tensor, samples: int, seed: int, progress: Progress | None = None
 ) -> list[ImageMoments]:
-    """The long average of common random numbers, image by image, with noise that no measurement shares."""
+    """The long average of common random numbers for each image, with noise that no measurement uses."""
     return list(_each_image(CommonRandomNumbers(), model, images, samples, (seed, "reference"), progress))
 
 
@@ -100,12 +100,12 @@ def compare(
     """Measure one estimator; model, estimator and torch's global random state stay as they are.
 
     Args:
-        estimator: attached to the model, what it owns trained.
+        estimator: attached to the model, with trained baselines and control variates.
         model: the weights at which to measure.
         images: (I, data_size) of 0 and 1, any dtype.
-        samples: answers per image.
-        reference: of the same images, see reference_moments.
-        reference_samples: how many answers the reference has per image.
+        samples: estimates per image.
+        reference: moments for the same images, see reference_moments.
+        reference_samples: estimates per image in the reference.
         seed: of the noise.
         progress: called with the number of images done since the last call.
     """
@@ -168,11 +168,11 @@ def _moments(
 class _Answers(NamedTuple):
     by_mean: list[Tensor]  # (S, H) per layer
     squares: Tensor  # (S,) ||G||^2
-    sums: list[Tensor]  # (H, inputs + 1) per layer, the sum of G over the answers
+    sums: list[Tensor]  # (H, inputs + 1) per layer, the sum of G over the estimates
 
 
 def _answers(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> _Answers:
-    """S answers for one image; each is the mean over the estimator's K paths."""
+    """S estimates for one image; each is the mean over the K paths of the estimator."""
     with _recorded_inputs(model) as seen:
         found = mean_gradients(estimator, model, x, noise)
     paths = estimator.samples
@@ -191,9 +191,9 @@ def _answers(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: li
 
 @contextmanager
 def _recorded_inputs(model: SigmoidBeliefNet) -> Iterator[dict[int, Tensor]]:
-    """What the layers of the inference net are given, by where their outputs lie."""
+    """The inputs of the layers of the inference net, by the addresses of their outputs."""
     seen: dict[int, Tensor] = {}
-    outputs: list[Tensor] = []  # kept, so that no two of them lie in the same place
+    outputs: list[Tensor] = []  # kept alive, so that no two have the same address
 
     def record(net: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         seen[output.data_ptr()] = inputs[0].detach()
@@ -218,7 +218,7 @@ def _layer_figures(found: list[ImageMoments], layer: int, samples: int) -> dict[
 def _layer_bias(
     found: list[ImageMoments], reference: list[ImageMoments], layer: int, samples: tuple[int, int]
 ) -> Figure:
-    """Averaged over units, as the variances are; `samples` of the two."""
+    """Averaged over units, like the variances; `samples` are those of estimator and reference."""
     return Figure.of(
         [
             float((mine.means_by_mean[layer] - theirs.means_by_mean[layer]).double().square().mean())
@@ -230,7 +230,7 @@ def _layer_bias(
 
 
 def _total(found: list[ImageMoments], samples: int) -> Figure:
-    """The standard error is that of E ||G||^2, beside which that of ||E G||^2 is small."""
+    """The standard error is that of E ||G||^2; that of ||E G||^2 is small in comparison."""
     count = len(found)
     within = Figure.of([image.within for image in found]).value
     middle = [torch.stack(layer).double().mean(0) for layer in zip(*(image.mean for image in found), strict=True)]

@@ -1,4 +1,4 @@
-"""Training what an estimator owns (baselines, control variates) while the model stands still."""
+"""Train what an estimator owns (baselines, control variates) at fixed weights of the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH_SIZE = 100
 
 
 def attached(estimator: Estimator, model: SigmoidBeliefNet, generator: torch.Generator) -> Estimator:
-    """A copy of the estimator, attached to the model; torch's layers are born with global random numbers, put back."""
+    """A copy of the estimator, attached to the model. Torch's global random state is restored afterwards."""
     estimator = copy.deepcopy(estimator)
     with torch.random.fork_rng(devices=[]):
         estimator.attach(model, generator)
@@ -23,24 +23,24 @@ def attached(estimator: Estimator, model: SigmoidBeliefNet, generator: torch.Gen
 
 
 def fitted(estimator: Estimator, model: SigmoidBeliefNet, images: Tensor, steps: int, seed: int = 0) -> Estimator:
-    """A copy of the estimator, attached to the model, whose own parts were trained for some steps at its weights.
+    """A copy of the estimator, attached to the model, with its own parameters trained for some steps.
 
-    RMSprop as in training, on the summed auxiliary loss of mini-batches of BATCH_SIZE images drawn with replacement.
-    The model, the estimator and torch's global random state stay as they are; an estimator that owns nothing to train
-    is done after one step.
+    Uses the RMSprop of training, on the summed auxiliary loss of mini-batches of BATCH_SIZE images drawn with
+    replacement. The model, the estimator and torch's global random state do not change. An estimator that owns nothing
+    to train is done after one step.
 
     Args:
-        estimator: with settings; what it may have been attached to before is forgotten.
-        model: the weights at which to train.
+        estimator: its settings count; it is attached anew.
+        model: trained at its weights.
         images: (I, data_size) of 0 and 1, any dtype.
-        steps: mini-batches.
-        seed: of initial weights, batches and noise.
+        steps: number of mini-batches.
+        seed: for initial weights, batches and noise.
     """
     model = copy.deepcopy(model)
     generator = torch.Generator(model.mean.device).manual_seed(seed_for(seed, "fitted"))
     estimator = attached(estimator, model, generator).train()
     parameters = list(estimator.parameters())
-    optimizer = torch.optim.RMSprop(parameters, lr=0.001, alpha=0.99, eps=1e-8) if parameters else None
+    optimizer = torch.optim.RMSprop(parameters, lr=0.001) if parameters else None  # alpha 0.99, eps 1e-8
     before = copy.deepcopy(estimator.state_dict())
     with torch.enable_grad():
         for step in range(steps):

@@ -1,19 +1,19 @@
 """Variance of the gradient w.r.t. the mean of every Bernoulli unit: the right panel of the paper's Figure 1.
 
-For image i and unit u let G be an estimator's answer, m its mean and v its variance over the noise. Per layer:
+For one image and unit let G be an estimate, m its mean and v its variance over the noise. Per layer:
 
-    within    v, averaged over images and units: what an estimator can be blamed for
-    between   variance of m over the images, averaged over units: Var_i(sample mean) - v / S, as each sample mean
-              of S answers has a variance v / S of its own. Unbiased, so it may fall below zero where within is large
-    total     within + between: the variance of the answer for an image chosen by chance
+    within    v, averaged over images and units: the part that depends on the estimator
+    between   variance of m over the images, averaged over units: Var_i(sample mean) - v / S, since the mean of S
+              estimates has variance v / S itself. Unbiased, so it can be negative if within is large
+    total     within + between: the variance of the estimate for a random image
 
-Likelihood ratio only, with d = f1 - f0 from common random numbers (DESIGN: the proof of Theorem 1 as a measurement):
+Likelihood ratio only, with d = f1 - f0 from common random numbers (the proof of Theorem 1 as a measurement):
 
     exact_within     Var(d) + E[(T - b)^2 / (mean (1 - mean))], T = f1 (1 - mean) + f0 mean: the unit's own noise is
-                     integrated out, so rare flips of saturated units count without having to occur
-    optimal_within   the same with the best constant, per unit and image, added to the estimator's baseline b: without
-                     baselines the optimal constant baseline. The constant is the best for the sample at hand,
-                     E[(T - b) / (mean (1 - mean))] / E[1 / (mean (1 - mean))], so this is low by about 1 / S
+                     integrated out, so rare flips of saturated units count even if none occurs
+    optimal_within   the same with the best constant, per unit and image, added to the baseline b of the estimator;
+                     without baselines, the optimal constant baseline. The constant is optimal for the sample,
+                     E[(T - b) / (mean (1 - mean))] / E[1 / (mean (1 - mean))], so the value is low by about 1 / S
 
 Standard errors are over images: jackknife, leaving out one of at most GROUPS groups of images at a time.
 """
@@ -37,7 +37,7 @@ from releg.measure.moments import Number, RunningMoments
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
-PATHS_AT_ONCE = 2000  # paths per call of an estimator: what bounds the memory
+PATHS_AT_ONCE = 2000  # paths per call of an estimator; this limits the memory
 ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
 GROUPS = 100
 SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
@@ -45,7 +45,7 @@ SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inver
 
 @dataclass(frozen=True)
 class GradientVariances:
-    """What was measured for one estimator: for each layer, shallow first, a number by kind (within, between, ...)."""
+    """The numbers of one estimator: for each layer, shallow first, by kind (within, between, ...)."""
 
     num_images: int
     samples_per_image: int
@@ -53,18 +53,18 @@ class GradientVariances:
 
 
 class PathGradients(NamedTuple):
-    """What an estimator answers along each path, (N, H) per layer, one row per path."""
+    """The estimates along each path, (N, H) per layer, one row per path."""
 
     by_mean: list[Tensor]  # estimates of d elbo / d mean, float64
-    logits: list[Tensor]  # at which they were made
+    logits: list[Tensor]  # where they were made
     variances: list[Tensor]  # mean (1 - mean), float64
 
 
 def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
     """Gradient of -surrogate w.r.t. each path's logits, times the paths per image, over mean (1 - mean).
 
-    Where a unit is so saturated that mean (1 - mean) leaves the model's number type (float32: |logit| > 87), all is
-    computed once more in float64. Beyond its range too (|logit| > 708) a gradient is not resolved and counts as zero.
+    If a unit is so saturated that mean (1 - mean) underflows (float32: |logit| > 87), everything is computed again in
+    float64. Beyond that range (|logit| > 708) a gradient cannot be resolved and counts as zero.
     """
     answer = estimator(model, x, noise)
     logits = [a.detach() for a in answer.logits]
@@ -98,14 +98,14 @@ def measure(
 ) -> dict[str, GradientVariances]:
     """Gradient variances of all estimators, at the same weights, images and noise.
 
-    Works on copies in evaluation mode and with generators of its own: model, estimators, and torch's global random
-    state stay as they are. A sample is one answer of the estimator, whatever number of paths it simulates for it.
+    Works on copies in evaluation mode, with its own generators: model, estimators and torch's global random state do
+    not change. A sample is one estimate, whatever the number of paths that the estimator simulates for it.
 
     Args:
-        estimators: by name, attached to the model, their baselines trained.
+        estimators: by name, attached to the model, with trained baselines.
         model: the weights at which to measure.
         images: (I, data_size) of 0 and 1, any dtype.
-        samples_per_image: answers per image.
+        samples_per_image: estimates per image.
         seed: of the noise.
         progress: called with the number of images done since the last call.
     """
@@ -138,25 +138,25 @@ def _check_amounts(num_images: int, samples_per_image: int) -> None:
 
 
 def _answers_differences(estimator: Estimator) -> bool:
-    """Whether an estimator's gradients by the means are f1 - f0 themselves."""
+    """Whether the estimates of d elbo / d mean are f1 - f0 themselves."""
     return isinstance(estimator, CommonRandomNumbers) and estimator.samples == 1 and not estimator.entropy
 
 
 def _spans(samples: int, answers: int) -> Iterator[range]:
-    """The samples of an image in spans that fit a call, cut between seeds."""
+    """The samples of an image in spans that fit one call, with no seed split."""
     size = max(answers // ANSWERS_PER_SEED, 1) * ANSWERS_PER_SEED
     return (range(first, min(first + size, samples)) for first in range(0, samples, size))
 
 
 def _blocks(num_images: int, samples: int, answers: int) -> Iterator[range]:
-    """Images that fit a call together."""
+    """Blocks of images that fit one call."""
     size = max(1, answers // samples)
     return (range(first, min(first + size, num_images)) for first in range(0, num_images, size))
 
 
 @dataclass
 class _Draw:
-    """The noise of a span of samples of a block of images, and f1 - f0 under it."""
+    """The noise for a span of samples of a block of images, and f1 - f0 under this noise."""
 
     model: SigmoidBeliefNet
     reference: Estimator
@@ -168,11 +168,11 @@ class _Draw:
     differences: dict[int, PathGradients] = field(default_factory=dict)  # by paths per answer
 
     def rows(self) -> Tensor:
-        """One row per answer, image by image."""
+        """One row per estimate, image by image."""
         return self.images.repeat_interleave(len(self.samples), dim=0)
 
     def noise(self, estimator: Estimator) -> list[Tensor]:
-        """What the estimator consumes for these rows, (N, H) per layer; the same for all that draw alike."""
+        """The noise of the estimator for these rows, (N, H) per layer; shared by all that draw it the same way."""
         key = (type(estimator).draw_noise, estimator.samples)
         if key not in self.drawn:
             self.drawn[key] = self._draw(estimator)
@@ -189,13 +189,13 @@ class _Draw:
         return [torch.cat(layer) for layer in zip(*parts, strict=True)]
 
     def gradients(self, estimator: Estimator, noise: list[Tensor]) -> PathGradients:
-        """An estimator's answers."""
+        """The estimates of one estimator."""
         if estimator is self.reference:
             return self.flips(1, noise)
         return mean_gradients(estimator, self.model, self.rows(), noise)
 
     def flips(self, paths: int, noise: list[Tensor]) -> PathGradients:
-        """f1 - f0 of every unit along the paths; computed once for all estimators that see the same noise."""
+        """f1 - f0 of every unit along the paths, computed once for all estimators with the same noise."""
         if paths not in self.differences:
             rows = self.rows().repeat_interleave(paths, dim=0)
             self.differences[paths] = mean_gradients(self.reference, self.model, rows, noise)
@@ -203,7 +203,7 @@ class _Draw:
 
 
 class _Meter:
-    """Gathers one estimator's answers: first over the samples of the images at hand, then over images."""
+    """Collects the estimates of one estimator: first over the samples of a block of images, then over images."""
 
     def __init__(self, estimator: Estimator, groups: int) -> None:
         self.estimator = estimator
@@ -212,7 +212,7 @@ class _Meter:
         self.over_images: list[dict[int, RunningMoments]] = [{} for _ in range(groups)]  # by layer; (H + numbers,)
 
     def add(self, draw: _Draw) -> None:
-        """Take in the answers to one draw."""
+        """Add the estimates for one draw."""
         noise = draw.noise(self.estimator)
         answers = draw.gradients(self.estimator, noise)
         images, paths = len(draw.block), self.estimator.samples
@@ -232,7 +232,7 @@ class _Meter:
         self.at_hand[what, layer] = moments.merged(self.at_hand.get((what, layer)))
 
     def finish(self, block: range) -> None:
-        """All samples of these images are in: take the images in."""
+        """Add these images, after all their samples were added."""
         for layer in range(sum(what == "answers" for what, _ in self.at_hand)):
             rows = self._of_each_image(layer)
             for image, row in zip(block, rows, strict=True):
@@ -241,19 +241,19 @@ class _Meter:
         self.at_hand = {}
 
     def _of_each_image(self, layer: int) -> Tensor:
-        """Mean answer of each unit, then the layer's variances: (B, H + 1), or (B, H + 3) with the exact ones."""
+        """Mean estimate of each unit, then the variances of the layer: (B, H + 1), with the exact ones (B, H + 3)."""
         answers = self.at_hand["answers", layer]
         variances = [answers.variance()]
         if self.exact:
             differences, targets = self.at_hand["differences", layer], self.at_hand["targets", layer]
             least = targets.m2 / differences.weight  # of E[(T - b)^2 / (mean (1 - mean))], over b
             excess = least + targets.weight * targets.mean.square() / differences.weight
-            # independent paths: the variance of their mean is that of one over their number
+            # for independent paths, the variance of the mean is that of one path divided by their number
             variances += [(differences.variance() + e) / self.estimator.samples for e in (excess, least)]
         return torch.cat([answers.mean, *(v.mean(-1, keepdim=True) for v in variances)], dim=-1)
 
     def numbers(self, samples: int) -> list[dict[str, Number]]:
-        """The layers' numbers, once all images are in."""
+        """The numbers of the layers, after all images were added."""
         return [self._numbers(layer, samples) for layer in self.over_images[0]]
 
     def _numbers(self, layer: int, samples: int) -> dict[str, Number]:
@@ -280,7 +280,7 @@ class _Meter:
 
 
 def centred_targets(answers: PathGradients, layer: int, difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """T - b and 1 / (mean (1 - mean)) of every path and unit, from the answers G = (f - b) d log q / d mean.
+    """T - b and 1 / (mean (1 - mean)) of every path and unit, from the estimates G = (f - b) d log q / d mean.
 
     With P the probability of the sampled z, f_z - b = ±P G, so T - b = ±P (G - d), + where z = 1.
     """
