@@ -1,6 +1,7 @@
 """Engines that compute f1 - f0 of every unit with common random numbers. All answer the same numbers.
 
-dense: the readable reference; batched: torch, any device; cpu: numba, the fast one on a CPU; auto: the best at hand.
+dense: the readable reference; batched: torch, any device; cpu: numba, the fast one on a CPU; triton: the fast one on
+CUDA; auto: the best at hand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from releg.kernels.batched import BatchedEngine
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 
-EngineName = Literal["auto", "cpu", "batched", "dense"]
+EngineName = Literal["auto", "cpu", "triton", "batched", "dense"]
 Engine = Callable[[SigmoidBeliefNet, Path, Sequence[Tensor], bool], list[Tensor]]
 
 logger = logging.getLogger("releg")
@@ -31,6 +32,8 @@ def engine_for(name: EngineName, memory_mib: float, threads: int | None) -> Engi
         return AutoEngine(BatchedEngine(memory_mib), cpu_engine(threads) if has_numba() else None)
     if name == "cpu":
         return cpu_engine(threads)
+    if name == "triton":
+        return triton_engine()
     if name == "batched":
         return BatchedEngine(memory_mib)
     if name == "dense":
@@ -40,7 +43,7 @@ def engine_for(name: EngineName, memory_mib: float, threads: int | None) -> Engi
 
 @dataclass
 class AutoEngine:
-    """The cpu kernel for CPU tensors where numba is installed, the batched engine for everything else."""
+    """The cpu kernel for CPU tensors, the triton kernels for CUDA tensors; the batched engine for everything else."""
 
     batched: BatchedEngine
     cpu: Engine | None = field(default=None)
@@ -53,10 +56,15 @@ class AutoEngine:
 
     def choose(self, x: Tensor) -> Engine:
         """The engine for tensors like x."""
-        if x.device.type != "cpu":
-            _log_once(f"common random numbers: batched engine, since tensors are on {x.device.type}")
-        elif x.dtype not in (torch.float32, torch.float64):
+        if x.dtype not in (torch.float32, torch.float64):
             _log_once(f"common random numbers: batched engine, since tensors are {x.dtype}")
+        elif x.device.type == "cuda" and has_triton():
+            _log_once("common random numbers: triton engine")
+            return triton_engine()
+        elif x.device.type == "cuda":
+            _log_once("common random numbers: batched engine, since triton is not installed (slower)")
+        elif x.device.type != "cpu":
+            _log_once(f"common random numbers: batched engine, since tensors are on {x.device.type}")
         elif self.cpu is None:
             _log_once("common random numbers: batched engine, since numba is not installed (slow on a CPU)")
         else:
@@ -79,6 +87,22 @@ def cpu_engine(threads: int | None) -> Engine:
     from releg.kernels.cpu import CpuEngine
 
     return CpuEngine(threads)
+
+
+def has_triton() -> bool:
+    """Whether the triton engine can be used; on Linux, triton comes with torch."""
+    return find_spec("triton") is not None
+
+
+def triton_engine() -> Engine:
+    """The triton engine; triton is imported here, so that everything else works without it."""
+    if not has_triton():
+        raise ImportError(
+            "engine 'triton' needs triton, which is not installed; pip install triton, or choose engine='batched'"
+        )
+    from releg.kernels.triton import TritonEngine
+
+    return TritonEngine()
 
 
 @cache

@@ -72,12 +72,12 @@ class _Layer:
             self.weight = model.inference[layer + 1].weight.T  # (H, K) V
             self.deeper_logits = path.logits[layer + 1].detach()  # (N, K) a
             self.deeper_sign = 1 - 2 * path.z[layer + 1]
-            self.margin = _margin(path.noise[layer + 1], self.deeper_logits, self.deeper_sign)
+            self.margin = margin_of(path.noise[layer + 1], self.deeper_logits, self.deeper_sign)
             self.deeper = LogProduct(self.deeper_logits, self.weight)
 
     def differences(self, engine: BatchedEngine) -> Tensor:
         """f1 - f0, (N, H)."""
-        change = self._linear_terms()
+        change = linear_terms(self.model, self.path, self.r, self.layer, self.entropy)
         widths = [self.r[self.layer].shape[1], *self.model.layers[self.layer + 1 :]]
         rows, units = change.shape
         for block in engine.blocks(rows, units, max(widths), change.element_size()):
@@ -85,15 +85,6 @@ class _Layer:
             if self.has_deeper:
                 change[block] += self._deeper_change(*block)
         return self.sign * change  # the flip takes f from f_z to f_(1-z)
-
-    def _linear_terms(self) -> Tensor:
-        """s * (below @ W + g - a - z[l+1] @ V), (N, H), the last unless it is counted as an entropy."""
-        below = self.path.parents()[self.layer]
-        weight = self.model.generative[self.layer].weight  # (J, H)
-        slope = below @ weight + self.r[self.layer + 1] - self.path.logits[self.layer].detach()
-        if self.has_deeper and not self.entropy:
-            slope -= self.path.z[self.layer + 1] @ self.weight.T
-        return self.sign * slope
 
     def _deeper_change(self, rows: slice, units: slice) -> Tensor:
         """Change of all terms of the layers deeper than the flipped one, less what is linear, (R, I)."""
@@ -164,7 +155,18 @@ class _Layer:
         return (bernoulli.log_prob(before, old) - bernoulli.log_prob(after, z)).sum(-1)
 
 
-def _margin(noise: Tensor, logits: Tensor, sign: Tensor) -> Tensor:
+def linear_terms(
+    model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], layer: int, entropy: bool
+) -> Tensor:
+    """s * (below @ W + g - a - z[l+1] @ V), (N, H), the last unless it is counted as an entropy."""
+    weight = model.generative[layer].weight.detach()  # (J, H)
+    slope = path.parents()[layer] @ weight + generative_logits[layer + 1] - path.logits[layer].detach()
+    if layer + 1 < len(model.layers) and not entropy:
+        slope -= path.z[layer + 1] @ model.inference[layer + 1].weight.detach()
+    return (1 - 2 * path.z[layer]) * slope
+
+
+def margin_of(noise: Tensor, logits: Tensor, sign: Tensor) -> Tensor:
     """How far each logit has to move, in the direction of sign, before its unit changes.
 
     At least one rounding: a unit whose noise lies on its threshold must not change when its logit does not.

@@ -139,7 +139,7 @@ def test_auto_takes_the_cpu_kernel_for_cpu_tensors_and_batched_for_others() -> N
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: engine_for("fast", 256.0, None), "engine is 'fast', expected one of auto, cpu, batched, dense"),  # type: ignore[arg-type]
+        (lambda: engine_for("fast", 256.0, None), "engine is 'fast', expected one of auto, cpu, triton, "),  # type: ignore[arg-type]
         (lambda: BatchedEngine(0.0), "memory_mib is 0.0, expected a positive number"),
         (lambda: CpuEngine(threads=0), "threads is 0, expected at least 1"),
     ],

@@ -1,0 +1,31 @@
+"""Numerics of Bernoulli units inside a Triton kernel: bernoulli.py once more, for logits of any size.
+
+log(1 + e) with e in (0, 1] is off by half a unit in the last place of 1, never more: these terms are summed with others
+of that size or larger.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softplus_change(logits, delta):
+    """softplus(logits + delta) - softplus(logits)."""
+    after = logits + delta
+    curved = tl.log(1 + tl.exp(-tl.abs(after))) - tl.log(1 + tl.exp(-tl.abs(logits)))
+    return tl.maximum(after, 0.0) - tl.maximum(logits, 0.0) + curved
+
+
+@triton.jit
+def log_prob(logits, z):
+    """Log probability of binary z: log sigmoid of the logits, with the sign that z gives them."""
+    signed = (2 * z - 1) * logits
+    return tl.minimum(signed, 0.0) - tl.log(1 + tl.exp(-tl.abs(signed)))
+
+
+@triton.jit
+def entropy(logits):
+    """-E[log q(z)] in nats."""
+    magnitude = tl.abs(logits)
+    small = tl.exp(-magnitude)
+    return magnitude * small / (1 + small) + tl.log(1 + small)

@@ -1,0 +1,105 @@
+"""Compiles the kernels for GPUs that need not be there: python -m tests.releg.kernels.compiled [WORDS OF A NAME]
+
+It prints one JSON object: of each kernel its registers, shared and stack memory (bytes; spilled registers are on the
+stack), and the size of its cubin. TRITON_INTERPRET must not be set, so test_triton.py runs this in its own process.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from releg.kernels.triton.changes import change_kernel
+from releg.kernels.triton.ops import GPU_TILES, walk_warps
+from releg.kernels.triton.products import log_product_kernel
+from releg.kernels.triton.walk import walk_kernel
+
+TYPES = {torch.float32: "fp32", torch.float64: "fp64"}
+POINTERS_TO_INTEGERS = ("fitting", "listed", "count", "shape")
+INTEGERS = ("rows", "units", "targets", "row_stride", "total_units")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as the engine launches it."""
+
+    name: str
+    function: Any
+    dtype: torch.dtype
+    warps: int
+    constants: dict[str, int | bool] = field(default_factory=dict)
+
+    def compiled(self, architecture: int) -> Any:
+        names = self.function.arg_names
+        signature = {name: self._type_of(name) for name in names}
+        aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if signature[name].startswith("*")}
+        constants = {(names.index(name),): value for name, value in self.constants.items()}
+        source = ASTSource(self.function, signature, constants, aligned)
+        options = {"num_warps": self.warps, "enable_fp_fusion": True}
+        return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
+
+    def _type_of(self, argument: str) -> str:
+        if argument in self.constants:
+            return "constexpr"
+        if argument in INTEGERS:
+            return "i32"
+        return "*i32" if argument in POINTERS_TO_INTEGERS else f"*{TYPES[self.dtype]}"
+
+
+def kernels(dtype: torch.dtype, entropy: bool, block: int = 256) -> Iterator[Kernel]:
+    """Log products, changes and walk, for layers of at most `block` units."""
+    tile = GPU_TILES[dtype]
+    sizes = {"block_rows": tile.rows, "block_units": tile.units, "block_targets": tile.targets}
+    kind = f"{TYPES[dtype]}{', entropy' if entropy else ''}"
+    if not entropy:
+        yield Kernel(f"products {kind}", log_product_kernel, dtype, tile.warps, {**sizes})
+    yield Kernel(f"changes {kind}", change_kernel, dtype, tile.warps, {**sizes, "entropy": entropy})
+    walk = {"entropy": entropy, "block_pairs": 1, "block": block}
+    yield Kernel(f"walk {block} {kind}", walk_kernel, dtype, walk_warps(block, dtype.itemsize), walk)
+
+
+def wanted(architecture: int) -> Iterator[Kernel]:
+    """All in float32 for every architecture; the rest once, as it takes a while."""
+    yield from kernels(torch.float32, False)
+    if architecture == 80:
+        yield from kernels(torch.float64, False)
+        yield Kernel(
+            "changes of layers of 1 unit", change_kernel, torch.float32, 2,
+            {"entropy": False, "block_rows": 4, "block_units": 4, "block_targets": 64, "units": 1, "targets": 1},
+        )  # fmt: skip
+    if architecture == 90:
+        yield from kernels(torch.float32, True, block=1024)
+
+
+def measured(kernel: Kernel, architecture: int) -> dict[str, int]:
+    """What the kernel needs, from its compiled code."""
+    built = kernel.compiled(architecture)
+    assert f".target sm_{architecture}" in built.asm["ptx"]
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(built.asm["cubin"])
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    usage = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", said)}
+    return {
+        "registers": usage["REG"], "stack": usage["STACK"], "local": usage["LOCAL"],
+        "shared": built.metadata.shared, "cubin": len(built.asm["cubin"]),
+    }  # fmt: skip
+
+
+def main(words: str) -> None:
+    found = {f"sm_{a} {kernel.name}": (kernel, a) for a in (80, 90, 100) for kernel in wanted(a)}
+    print(json.dumps({name: measured(*parts) for name, parts in found.items() if words in name}))
+
+
+if __name__ == "__main__":
+    main(" ".join(sys.argv[1:]))

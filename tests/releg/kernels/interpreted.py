@@ -1,0 +1,175 @@
+"""What the interpreter of triton says of the kernels: TRITON_INTERPRET=1 python -m tests.releg.kernels.interpreted
+
+It prints one JSON object: for each check its error and the largest one allowed. The variable has to be set before the
+kernels are decorated, so test_triton.py runs this file in a process of its own.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from releg.kernels import engine_for
+from releg.kernels.dense import flip_differences
+from releg.kernels.triton import TritonEngine, ops
+from releg.sbn import Path, SigmoidBeliefNet
+from tests.releg.helpers import random_model, random_x
+
+Check = Callable[[], tuple[float, float]]  # error, and the largest one allowed
+
+
+def main(names: list[str]) -> None:
+    torch.set_num_threads(1)
+    print(json.dumps({name: CHECKS[name]() for name in names or CHECKS}))
+
+
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Path, list[Tensor]]:
+    x = random_x(rows, model.data_size, seed, model.mean.dtype)
+    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
+    return path, [r.detach() for r in model.generative_logits(path.z)]
+
+
+def error(left: list[Tensor], right: list[Tensor]) -> float:
+    """Largest difference, relative to the largest number where that exceeds 1."""
+    assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(left, right, strict=True))
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in zip(left, right, strict=True))
+
+
+def against_dense(
+    layers: list[int], scale: float, rows: int = 4, entropy: bool = False, data_size: int = 9
+) -> tuple[float, float]:
+    model = random_model(data_size, layers, scale, seed=len(layers))
+    path, r = simulate(model, rows, 1)
+    return error(TritonEngine()(model, path, r, entropy), flip_differences(model, path, r, entropy)), 1e-9
+
+
+def tile_of_the_gpu() -> tuple[float, float]:
+    """The interpreter has larger tiles, since it pays per program. These are the ones that a GPU works with."""
+    kept, ops.TILES, ops.PAIRS = (ops.TILES, ops.PAIRS), ops.GPU_TILES, 1
+    try:
+        return max(against_dense([6, 5], 1.0, 3, data_size=70), against_dense([5, 3, 4], 1.0, 2, entropy=True))
+    finally:
+        ops.TILES, ops.PAIRS = kept
+
+
+def frozen_noise() -> tuple[float, float]:
+    """Noise of 0 and 1, whose logits are infinite: no unit can change."""
+    model = random_model(9, [7, 6, 5], 3.0, 1)
+    path, r = simulate(model, 4, 1)
+    frozen = replace(path, noise=[1 - z for z in path.z])
+    batched = engine_for("batched", 256.0, None)
+    return error(TritonEngine()(model, frozen, r), batched(model, frozen, r, False)), 1e-9
+
+
+def noise_on_the_threshold() -> tuple[float, float]:
+    model, x = random_model(5, [4, 3, 2], 0.0, 0), random_x(3, 5, 0)
+    path = model.infer(x, [torch.full((3, size), 0.5, dtype=torch.float64) for size in model.layers])
+    return max(float(d.abs().max()) for d in TritonEngine()(model, path, model.generative_logits(path.z))), 1e-12
+
+
+def log_products(dtype: torch.dtype, scale: float, equal: bool = False) -> tuple[float, float]:
+    """Against float64, relative to each number by itself where that exceeds 1; all weights may be equal."""
+    generator = torch.Generator().manual_seed(1)
+    logits = (scale * torch.randn(3, 784, generator=generator)).to(dtype)
+    weight = (scale * torch.randn(20, 784, generator=generator)).to(dtype)
+    if equal:
+        weight = torch.full_like(weight, scale)
+    sign = 1 - 2 * torch.randint(2, (3, 20), generator=generator).to(dtype)
+    before = -logits[:, None].double()
+    expected = (logsigmoid(before) - logsigmoid(before - sign.double()[..., None] * weight.double())).sum(-1)
+    answer = ops.log_products(logits, weight, sign)
+    relative = (answer - expected).abs() / expected.abs().clamp(min=1)
+    return float(relative.max()), 1e-5 if dtype == torch.float32 else 1e-12
+
+
+def strided_tensors() -> tuple[float, float]:
+    """Kernels compute addresses themselves: what they get must be dense, however the caller's tensors lie in memory."""
+    model = random_model(9, [6, 5, 4], 1.0, 1)
+    path, r = simulate(model, 4, 1)
+    with torch.no_grad():
+        for linear in model.linears():
+            linear.weight.data = _transposed(linear.weight.data)
+    z, noise = [[_transposed(a) for a in layers] for layers in (path.z, path.noise)]
+    strided = replace(path, z=z, noise=noise, logits=[_transposed(a.detach()) for a in path.logits])
+    answer = TritonEngine()(model, strided, [_transposed(a) for a in r])
+    return error(answer, flip_differences(model, path, r)), 1e-9
+
+
+def _transposed(array: Tensor) -> Tensor:
+    return array.T.contiguous().T
+
+
+def no_rows() -> tuple[float, float]:
+    model = random_model(5, [4, 3], 1.0)
+    path, r = simulate(model, 0, 1)
+    return float(any(d.shape != (0, size) for d, size in zip(TritonEngine()(model, path, r), [4, 3], strict=True))), 0.0
+
+
+class Calls(TorchDispatchMode):
+    """Keeps the first call of each operator of releg."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[Any, tuple[Any, ...]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func.namespace == "releg" and func not in self.found:
+            self.found[func] = tuple(a.clone() if isinstance(a, Tensor) else a for a in args)
+        return func(*args, **(kwargs or {}))
+
+
+def opcheck() -> tuple[float, float]:
+    """Schema, autograd registration, fake kernel, tracing: how many of these torch finds wrong in an operator."""
+    model = random_model(9, [5, 4], 1.0)
+    path, r = simulate(model, 4, 1)
+    with Calls() as calls:
+        TritonEngine()(model, path, r)
+    assert len(calls.found) == 2, calls.found
+    results = {op: torch.library.opcheck(op, args, raise_exception=False) for op, args in calls.found.items()}
+    wrong = [
+        f"{op} {name}: {said}" for op, tests in results.items() for name, said in tests.items() if said != "SUCCESS"
+    ]
+    print(*wrong, sep="\n", file=sys.stderr)
+    return float(len(wrong)), 0.0
+
+
+CHECKS: dict[str, Check] = {
+    "depth 1": partial(against_dense, [5], 1.0),
+    "depth 2": partial(against_dense, [7, 3], 1.0),
+    "depth 3": partial(against_dense, [4, 6, 5], 0.3),
+    "depth 4": partial(against_dense, [6, 5, 7, 4], 0.5),
+    "depth 4, entropies": partial(against_dense, [6, 5, 7, 4], 0.5, entropy=True),
+    "weights of scale 10": partial(against_dense, [8, 7, 6], 10.0),
+    "weights of scale 10, entropies": partial(against_dense, [8, 7, 6], 10.0, entropy=True),
+    "weights of scale 50": partial(against_dense, [8, 7, 6], 50.0),
+    "weights of scale 300": partial(against_dense, [8, 7, 6], 300.0),  # exp leaves the range of float64
+    "weights of scale 0": partial(against_dense, [4, 3], 0.0),
+    "layers of 1 unit": partial(against_dense, [1, 1, 1], 1.0),
+    "a layer of 1 between others": partial(against_dense, [6, 1, 5], 2.0),
+    "layers of 257 units": partial(against_dense, [257, 3], 0.1, 2),
+    "layers of 257 units below": partial(against_dense, [3, 257, 2], 0.1, 2),
+    "one row": partial(against_dense, [9, 8, 7], 1.0, rows=1),
+    "many sets": partial(against_dense, [40, 30, 50], 0.3),
+    "many sets, entropies": partial(against_dense, [40, 30, 50], 0.3, entropy=True),
+    "no rows": no_rows,
+    "strided tensors": strided_tensors,
+    "tile of the gpu": tile_of_the_gpu,
+    "frozen noise": frozen_noise,
+    "noise on the threshold": noise_on_the_threshold,
+    "log products, float32, scale 0.1": partial(log_products, torch.float32, 0.1),
+    "log products, float32, scale 3": partial(log_products, torch.float32, 3.0),
+    "log products, float32, scale 50": partial(log_products, torch.float32, 50.0),
+    "log products, float32, all weights 30": partial(log_products, torch.float32, 30.0, equal=True),
+    "log products, float64, scale 3": partial(log_products, torch.float64, 3.0),
+    "opcheck": opcheck,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
