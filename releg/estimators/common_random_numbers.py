@@ -21,8 +21,8 @@ class CommonRandomNumbers(Estimator):
     Cost: one simulation plus one per unit, of which the fast engines compute only what the flip changes. Unbiased.
 
     Args:
-        engine: computes f1 - f0: `cpu` (numba), `triton` (CUDA), `batched` (torch, any device), `dense` (simulates every
-            flip in full), or `auto`: cpu for CPU tensors, triton for CUDA tensors, batched for other devices or where
+        engine: computes f1 - f0: `cpu` (numba), `triton` (CUDA), `batched` (torch, any device), `dense` (every
+            flip simulated), or `auto`: cpu for CPU tensors, triton for CUDA tensors, batched for other devices or where
             numba or triton is missing.
         samples: paths simulated per image; the estimate is their mean.
         entropy: replace -log q of the layers below the flipped one by their entropies given their parents. This
