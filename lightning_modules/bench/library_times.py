@@ -87,7 +87,7 @@ def seconds(step: Step, vae: ThreeLayerVAE) -> float:
     return time.process_time() - start
 
 
-def measure(units: tuple[int, ...], before: ModuleType | None, rounds: int, slow_rounds: int) -> dict[str, Any]:
+def measure(units: tuple[int, int, int], before: ModuleType | None, rounds: int, slow_rounds: int) -> dict[str, Any]:
     """Medians over rounds in which all take turns; those that are slow take part in few of them."""
     torch.manual_seed(0)
     vae, x = ThreeLayerVAE(DATA_SIZE, units), torch.randint(2, (ROWS, DATA_SIZE)).float()
