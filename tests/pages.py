@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tests.environment import ROOT
 
-PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("releg", "lightning_modules", "results"))]
+FOLDERS = ("", "releg", "lightning_modules", "results", "data")
+PAGES = [ROOT / folder / "README.md" for folder in FOLDERS]
 
 
 def section(folder: str, title: str) -> str:
@@ -20,5 +21,5 @@ def blocks(text: str, language: str) -> list[str]:
 
 def broken_links(page: Path) -> list[str]:
     """Links to files that are not there."""
-    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     return [link for link in links if "://" not in link and not (page.parent / link).is_file()]

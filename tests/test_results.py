@@ -114,3 +114,8 @@ def test_files_that_a_page_links_to_are_there(page: Path) -> None:
 def test_the_readme_names_every_shipped_estimator() -> None:
     named = re.findall(r"`([a-z_]+)`(?=[^|]*\|[^|]*\|$)", section("releg", "The estimators"), re.MULTILINE)
     assert sorted(named) == shipped_names()
+
+
+def test_the_citation_names_the_version_of_the_project() -> None:
+    (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()

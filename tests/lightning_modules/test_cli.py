@@ -38,8 +38,8 @@ def test_every_shipped_architecture_and_estimator_runs(architecture: str, estima
     assert not any(tmp_path.iterdir())  # a trial leaves nothing
 
 
-def test_the_command_that_the_page_shows_first_runs(tmp_path: Path) -> None:
-    (line,) = blocks(section("lightning_modules", "From the command line"), "bash")[0].splitlines()
+@pytest.mark.parametrize("line", blocks(section("lightning_modules", "From the command line"), "bash")[0].splitlines())
+def test_the_commands_that_the_page_shows_first_run(line: str, tmp_path: Path) -> None:
     program, *arguments = line.split()
     assert program == "releg"
     assert cli.main([*arguments, "--trainer.fast_dev_run", "2", "--results_dir", str(tmp_path)]) == 0
