@@ -1,1 +1,5 @@
-"""Everything that knows Lightning: data module, training module, callbacks, command line."""
+"""Everything that knows Lightning; the mathematics is in releg."""
+
+from pathlib import Path
+
+CONFIGS = Path(__file__).parent / "configs"  # what is shipped

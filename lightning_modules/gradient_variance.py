@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
-from lightning_modules.run.folder import snake_case
 from lightning_modules.run.ranks import others_wait
+from lightning_modules.run.settings import snake_case
 from lightning_modules.run.tables import read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.base import Estimator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import pytorch_lightning as pl
 import torch
@@ -14,7 +14,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
-from lightning_modules.run.checkpoint_content import RANKS, check_belongs
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
 from releg import bounds
@@ -159,27 +158,6 @@ class SBNModule(pl.LightningModule):
         """Random numbers for one position of the run, different on every rank."""
         seed = seed_for(self.seed, *position, self.global_rank)
         return torch.Generator(self.device).manual_seed(seed)
-
-    def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with to be continued."""
-        data = getattr(self.trainer, "datamodule", None)
-        return {
-            "architecture": self.model.architecture,
-            "estimator": type(self.estimator).__name__,
-            "data": getattr(data, "checksum", ""),
-            RANKS: self.trainer.world_size,
-        }
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Say what the checkpoint belongs to."""
-        checkpoint["identity"] = self.identity()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another model, estimator or data set; to train on, of another number of ranks too."""
-        identity = self.identity()
-        if self.trainer.state.fn != "fit":
-            del identity[RANKS]
-        check_belongs(checkpoint, identity, self.state_dict(), "use the config.yaml of the checkpoint's run")
 
 
 def _check_optimizer(optimizer: OptimizerCallable, schedule: LRSchedulerCallable | None, weight_decay: float) -> None:

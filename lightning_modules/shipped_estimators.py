@@ -8,9 +8,10 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser
 
+from lightning_modules import CONFIGS
 from releg.estimators.base import Estimator
 
-SHIPPED = Path(__file__).parent / "configs" / "estimator"
+SHIPPED = CONFIGS / "estimator"
 
 
 def shipped_names() -> list[str]:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,10 +18,10 @@ from lightning_modules.bench.rounds import quartiles
 from lightning_modules.bench.steps import OWN, available
 from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.bench.training_step import TrainingStep, module_for
-from lightning_modules.binary_images import BinaryImages
-from lightning_modules.cli import Parser, RelegCLI, find_configs
 from lightning_modules.console import say
-from lightning_modules.sbn_module import SBNModule
+from lightning_modules.run import life
+from lightning_modules.run.identity import identity_of
+from lightning_modules.run.settings import Settings
 from releg.architecture import architecture_name
 
 LAYERS = (200, 200)
@@ -52,50 +53,24 @@ class Stopwatch(pl.Callback):
             self.rate = (self.last - self.first) / (time.perf_counter() - self._started)
 
 
-class TimedCLI(RelegCLI):
-    """`releg fit` with its own loggers and callbacks, without what comes before and after training.
-
-    Args:
-        arguments: of the command.
-        data: to train on; read already.
-        watch: times the steps.
-    """
-
-    def __init__(self, arguments: list[str], data: BinaryImages, watch: Stopwatch) -> None:
-        self.data = data
-        self.watch = watch
-        super().__init__(
-            SBNModule,
-            BinaryImages,
-            subclass_mode_data=True,
-            parser_class=Parser,
-            save_config_callback=None,
-            seed_everything_default=0,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-            args=find_configs(arguments),
-        )
-
-    def fit(self, model: SBNModule, **kwargs: Any) -> None:
-        """Train only."""
-        callbacks: list[pl.Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
-        callbacks.append(self.watch)
-        self.trainer.fit(model, datamodule=self.data)
-
-
 def trainer_rate(name: str, bench: Bench, steps: int) -> float:
     """Steps per second through the Trainer, validation off."""
     watch = Stopwatch(WARM_UP, WARM_UP + steps)
     with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
         arguments = [
-            *("fit", "--config", "base.yaml", *CONFIGS[name]),
+            *("--config", "base.yaml", *CONFIGS[name]),
             *("--model.layers", str(list(LAYERS)), "--seed_everything", str(bench.seed), "--results_dir", folder),
             *("--trainer.max_steps", str(watch.last), "--trainer.limit_val_batches", "0"),
             *("--trainer.accelerator", "cpu"),
         ]
         if name == "crn_cpu":
             arguments += ["--model.estimator.init_args.threads", str(bench.threads)]
-        TimedCLI(arguments, bench.data, watch)
+        settings = Settings("fit", arguments)
+        built = settings.build()
+        trainer = life.make_trainer(built.trainer, Path(folder), life.make_loggers(Path(folder)))
+        _, _, callbacks = life.training_callbacks(identity_of(settings.config, built.module, bench.data))
+        trainer.callbacks.extend([*callbacks, watch])  # type: ignore[attr-defined]
+        trainer.fit(built.module, datamodule=bench.data)
     bench.data.trainer = None  # whoever asks next gets the stream from its beginning
     return watch.rate
 

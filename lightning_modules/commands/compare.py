@@ -11,12 +11,12 @@ from jsonargparse import ArgumentError
 
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.commands.amounts import check_amounts
-from lightning_modules.commands.comparer import Comparer, Row, Settings
+from lightning_modules.commands.comparer import Amounts, Comparer, Row
 from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import name_of, training_images
-from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.run.load import build, load_run
+from lightning_modules.run.load import load_run
 from lightning_modules.run.provenance import provenance
+from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.report.compare import write_compare
 
@@ -112,19 +112,16 @@ def _without_home(word: str) -> str:
 
 def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Comparer, str]:
     if options.ckpt is not None:
-        module, data = load_run(options.ckpt, options.data_dir)
-        steps = int(load_checkpoint(options.ckpt)["global_step"])
+        module, data, steps = load_run(options.ckpt, options.data_dir)
         when = f"after {steps:,} steps with {name_of(module.estimator)}"
     else:
-        from lightning_modules.cli import fit_config
-
         arguments = [word for file in options.config for word in ("--config", file)]
-        module, data = build(fit_config(arguments))
+        module, data, *_ = Settings("fit", arguments).build()
         data.prepare_data()
         data.setup("fit")
         module.model.mean.copy_(data.mean)
         when = "at initial weights"
-    settings = Settings(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
+    settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
     images = training_images(data)
     store = options.output / "compare"
     return Comparer(module.model, module.estimator, images, settings, store, process), f"{module.model} {when}"

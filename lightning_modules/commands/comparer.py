@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Amounts:
     """How much to measure."""
 
     num_images: int
@@ -53,7 +53,7 @@ class Comparer:
         model: SigmoidBeliefNet,
         own: Estimator,
         images: Tensor,
-        settings: Settings,
+        settings: Amounts,
         store: Path,
         process: FreshProcess,
     ) -> None:

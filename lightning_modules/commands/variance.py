@@ -10,7 +10,6 @@ from pathlib import Path
 from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
-from lightning_modules.run.checkpoints import load_checkpoint
 from lightning_modules.run.load import load_run
 from lightning_modules.run.tables import variance_csv, variance_rows
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
@@ -85,8 +84,7 @@ def run(options: argparse.Namespace) -> None:
     _check(options)
     others = {Path(name).stem: read_estimator(name) for name in options.estimators}
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
-    module, data = load_run(options.ckpt, options.data_dir)
-    step = int(load_checkpoint(options.ckpt)["global_step"])
+    module, data, step = load_run(options.ckpt, options.data_dir)
     images = training_images(data)
     asked = prepare(others, module.estimator, module.model, images, options.baseline_steps, options.seed)
     count = options.num_images

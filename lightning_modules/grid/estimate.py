@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.gradient_variance import GradientVariance
-from lightning_modules.run.load import build
+from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import SBNModule
 from releg import bounds
 from releg.estimators.common_random_numbers import CommonRandomNumbers

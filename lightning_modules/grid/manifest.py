@@ -10,7 +10,8 @@ from typing import Any
 from lightning_modules.files import write_atomically
 from lightning_modules.grid.options import ESTIMATORS, EXTENDED_ARCHITECTURE
 from lightning_modules.grid.plan import GridRun, RunStatus
-from lightning_modules.run.folder import identity, read_config
+from lightning_modules.run.folder import read_config
+from lightning_modules.run.identity import settings_of
 from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
 
@@ -81,7 +82,7 @@ def _entry(results: Path, status: RunStatus) -> dict[str, Any]:
         "folder": str(status.folder.relative_to(results)),
         "estimator": status.run.estimator,
         **_nature(Path(ESTIMATORS.get(status.run.estimator, status.run.estimator)).stem),
-        "config": identity(read_config(status.folder)),
+        "config": settings_of(read_config(status.folder)),
         "result": status.result,
         "provenance": _provenance(status.folder),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from lightning_modules import CONFIGS
 from releg.report import names
 from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE
 
@@ -16,7 +17,6 @@ from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE
 ARCHITECTURES = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
 ESTIMATORS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
 
-CONFIGS = Path(__file__).parents[1] / "configs"
 # Of --extended: all other shipped estimators, on one architecture, by the names of their files
 EXTENDED = tuple(
     sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATORS.values())

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.cli import fit_config
+from lightning_modules import CONFIGS
 from lightning_modules.grid.options import (
     ARCHITECTURES,
-    CONFIGS,
     ESTIMATORS,
     EXTENDED,
     EXTENDED_ARCHITECTURE,
 )
 from lightning_modules.run.folder import RESULT, find_run_folder
+from lightning_modules.run.settings import Settings
 from lightning_modules.run.tables import METRICS, read_metrics
 from releg.report.names import FIGURE1_ARCHITECTURE
 
@@ -88,15 +88,15 @@ def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, r
     return (*words, "--seed_everything", str(seed), "--results_dir", str(results))
 
 
-def place(run: GridRun, results: Path) -> RunStatus:
+def status_of(run: GridRun) -> RunStatus:
     """Where a run lies and whether it is finished; ValueError if its folder is damaged."""
-    return find(run, fit_config(list(run.arguments)), results)
+    return find(run, Settings("fit", list(run.arguments)))
 
 
-def find(run: GridRun, config: dict[str, Any], results: Path) -> RunStatus:
-    """The same of a run whose config is known: reading the arguments takes a third of a second."""
-    folder = find_run_folder(results, config)
-    return RunStatus(run, config, folder, read_result(folder), _steps_done(folder))
+def find(run: GridRun, settings: Settings) -> RunStatus:
+    """The same of a run whose settings are known: reading the arguments takes a third of a second."""
+    folder = find_run_folder(settings)
+    return RunStatus(run, settings.config, folder, read_result(folder), _steps_done(folder))
 
 
 def _steps_done(folder: Path) -> int:

@@ -6,19 +6,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 from jsonargparse import ArgumentError
 
-from lightning_modules.cli import fit_config
 from lightning_modules.grid import local
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate, use_threads
 from lightning_modules.grid.manifest import write_manifests
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
-from lightning_modules.run.load import build
+from lightning_modules.run.settings import Settings, build
 from releg.report.all import write_all
 
 
@@ -35,12 +32,12 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     runs = plan(options.budget, options.seeds, options.results)
     if options.extended:
         runs += plan_extended(options.budget, options.seeds, options.results)
-    configs = _read(runs)
-    found, problems = _find(configs, options.results)
+    settings = _read(runs)
+    found, problems = _find(settings)
     wanted = [each for each in found if options.wants(each.run.architecture, each.run.estimator)]
     made = [each.run for each in wanted if each.result is None]
     problems.update(_train(found, wanted, options, lock, start_of_a_process))
-    again, damaged = _find({each.run: configs[each.run] for each in found}, options.results)
+    again, damaged = _find({each.run: settings[each.run] for each in found})
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
@@ -52,23 +49,23 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     return 1 if problems else 0
 
 
-def _read(runs: Sequence[GridRun]) -> dict[GridRun, dict[str, Any]]:
-    """The configs of the runs."""
-    configs = {}
+def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
+    """The settings of the runs."""
+    settings = {}
     for run in runs:
         try:
-            configs[run] = fit_config(list(run.arguments))
+            settings[run] = Settings("fit", list(run.arguments))
         except (ArgumentError, ValueError) as error:
             raise ValueError(f"the settings of {run} cannot be read: {error}") from error
-    return configs
+    return settings
 
 
-def _find(configs: Mapping[GridRun, dict[str, Any]], results: Path) -> tuple[list[RunStatus], dict[GridRun, str]]:
+def _find(settings: Mapping[GridRun, Settings]) -> tuple[list[RunStatus], dict[GridRun, str]]:
     """Where the runs lie and how they stand; a damaged folder is that run's problem."""
     found, problems = [], {}
-    for run, config in configs.items():
+    for run, given in settings.items():
         try:
-            found.append(find(run, config, results))
+            found.append(find(run, given))
         except (ValueError, OSError) as error:
             problems[run] = str(error)
     return found, problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,20 @@ from torch import Tensor
 
 from lightning_modules.console import say
 from lightning_modules.files import replacing
-from lightning_modules.run.checkpoint_content import check_parts
 from lightning_modules.run.ranks import is_first
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
+PARTS = {  # what Lightning and this project read from a checkpoint
+    "state_dict": dict,
+    "identity": dict,
+    "global_step": int,
+    "epoch": int,
+    "loops": dict,
+    "callbacks": dict,
+    "optimizer_states": list,
+    "lr_schedulers": list,
+    "pytorch-lightning_version": str,
+}
 
 
 class DamagedCheckpointError(ValueError):
@@ -72,7 +82,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 def load_run_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint that has all parts of a run's; ValueError, with a sentence, if not."""
     checkpoint = load_checkpoint(path)
-    check_parts(checkpoint, path)
+    bad = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
+    if not bad and not all(isinstance(value, Tensor) for value in checkpoint["state_dict"].values()):
+        bad = ["state_dict"]
+    if bad:
+        raise ValueError(
+            f"{path} has no good {', '.join(bad)}, expected the checkpoint of a run; use one written by releg fit"
+        )
     return checkpoint
 
 
@@ -105,17 +121,22 @@ def _bytes_of(value: Any) -> Iterator[bytes]:
         yield f"{type(value).__name__} {value!r}".encode()
 
 
-def newest_whole(folder: Path) -> Path | None:
-    """The newest checkpoint of a run that can be continued; damaged ones are reported and passed over.
+def find_newest(folder: Path, check: Callable[[dict[str, Any]], None]) -> tuple[Path, dict[str, Any]] | None:
+    """The newest checkpoint that a run can be continued from, and its content.
 
-    None, so that the run starts anew and finds it again, if the best model is lost that a checkpoint remembers.
+    Damaged ones, and those of another run, are reported and passed over. If the best model is lost that a checkpoint
+    remembers, the run starts anew and finds it again.
+
+    Args:
+        folder: of the run.
+        check: raises ValueError if a checkpoint is not of this run.
     """
-    best = _whole(folder / BEST)
+    best = _usable(folder / BEST, check)
     for name in (LAST, PREVIOUS):
-        checkpoint = _whole(folder / name)
+        checkpoint = _usable(folder / name, check)
         if checkpoint is None:
             continue
-        best_step = checkpoint.get("callbacks", {}).get(RunCheckpoint.__name__, {}).get("best_step", 0)
+        best_step = checkpoint["callbacks"].get(RunCheckpoint.__name__, {}).get("best_step", 0)
         if best is None and best_step and best_step == checkpoint["global_step"]:  # it is the best model itself
             if is_first():
                 SafeCheckpointIO().save_checkpoint(checkpoint, folder / BEST)
@@ -125,17 +146,25 @@ def newest_whole(folder: Path) -> Path | None:
                 "it is trained again"
             )
             continue
-        return folder / name
+        return folder / name, checkpoint
     return None
 
 
-def _whole(path: Path) -> dict[str, Any] | None:
-    """A checkpoint; none, with a word about it, if it is damaged."""
+def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+    """A checkpoint; none, with a word about it, if it is damaged or of another run."""
+    if not path.is_file():
+        return None
     try:
-        return load_checkpoint(path) if path.is_file() else None
-    except DamagedCheckpointError as error:
+        checkpoint = load_run_checkpoint(path)
+    except ValueError as error:
         say(f"{error}; it is passed over")
         return None
+    try:
+        check(checkpoint)
+    except ValueError as error:
+        say(f"{path} is of another run: {error}; it is passed over")
+        return None
+    return checkpoint
 
 
 class RunCheckpoint(pl.Callback):
@@ -144,11 +173,11 @@ class RunCheckpoint(pl.Callback):
     After, so that a run continued from last.ckpt has neither to repeat a validation nor misses one.
 
     Args:
-        enabled: a trial run of a few batches keeps nothing.
+        identity: of the run; every checkpoint carries it.
     """
 
-    def __init__(self, enabled: bool = True) -> None:
-        self.enabled = enabled
+    def __init__(self, identity: Mapping[str, Any]) -> None:
+        self.identity = dict(identity)
         self.best_elbo = float("-inf")
         self.best_step = 0
         self.saved_step = -1
@@ -161,9 +190,15 @@ class RunCheckpoint(pl.Callback):
         """Go on from there."""
         self.best_elbo, self.best_step = state_dict["best_elbo"], state_dict["best_step"]
 
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Say which run the checkpoint belongs to."""
+        checkpoint["identity"] = self.identity
+
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save, best first: a kill between the two files repeats the steps since the last one and the best again."""
-        if trainer.state.fn != "fit" or trainer.sanity_checking or not self.enabled:
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         self._check_weights(trainer, pl_module)
         elbo = float(trainer.callback_metrics["val/elbo"])
@@ -174,7 +209,7 @@ class RunCheckpoint(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the end of a run that stopped between two validations."""
-        if not self.enabled or self.saved_step == trainer.global_step:
+        if self.saved_step == trainer.global_step:
             return
         self._check_weights(trainer, pl_module)
         self._save_last(trainer)

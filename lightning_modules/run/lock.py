@@ -24,18 +24,18 @@ def locked(results: Path) -> Iterator[int]:
 
 
 @contextmanager
-def locked_run(folder: Path) -> Iterator[None]:
+def locked_run(folder: Path, wait: float = SECONDS_TO_WAIT) -> Iterator[None]:
     """Hold the lock on one run, be its folder shared by several machines; BlockingIOError if another process has it."""
-    with _held(folder / ".lock", "releg fit", folder, f"{os.getpid()} on {platform.node()}"):
+    with _held(folder / ".lock", "releg fit", folder, f"{os.getpid()} on {platform.node()}", wait):
         yield
 
 
 @contextmanager
-def _held(path: Path, who: str, where: Path, me: str) -> Iterator[int]:
+def _held(path: Path, who: str, where: Path, me: str, wait: float | None = None) -> Iterator[int]:
     """Hold a lock, which the system releases however the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        deadline = time.monotonic() + SECONDS_TO_WAIT
+        deadline = time.monotonic() + (SECONDS_TO_WAIT if wait is None else wait)
         while not _try(file.fileno()):
             if time.monotonic() > deadline:
                 file.seek(0)

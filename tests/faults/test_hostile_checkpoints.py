@@ -73,7 +73,7 @@ def test_code_in_the_checkpoint_of_an_interrupted_run_is_not_run(
     [
         (["--model.layers", "[12,7]"], "likelihood_ratio", "architecture is 6-12, expected 7-12"),
         ([], "common_random_numbers", "estimator is LikelihoodRatio, expected CommonRandomNumbers"),
-        (["--data.binarization", "dynamic"], "likelihood_ratio", "data is "),
+        (["--data.binarization", "fixed"], "likelihood_ratio", "data is "),
         (
             ["--model.estimator.init_args.baselines", "[{class_path: releg.baselines.RunningAverage}]"],
             "likelihood_ratio",

@@ -63,6 +63,6 @@ def test_a_run_on_another_data_set_is_one_overlay_away(tmp_path: Path, pixels: n
     config: dict[str, Any] = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["data"]["class_path"] == "lightning_modules.binarized_fashion_mnist.BinarizedFashionMNIST"
     assert config["data"]["init_args"]["batch_size"] == 10
-    module, data = load_run(folder / "last.ckpt", tmp_path)
+    module, data, _ = load_run(folder / "last.ckpt", tmp_path)
     assert isinstance(data, BinarizedFashionMNIST)
     assert torch.equal(module.model.mean, data.mean)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lightning_modules import cli
+from lightning_modules import CONFIGS, cli
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg
 from tests.pages import blocks, section
 
-CONFIGS = cli.CONFIGS
 ARCHITECTURES = sorted(path.name for path in (CONFIGS / "architecture").glob("*.yaml"))
 ESTIMATORS = sorted(path.name for path in (CONFIGS / "estimator").glob("*.yaml"))
 BUDGETS = sorted(path.name for path in (CONFIGS / "budget").glob("*.yaml"))
@@ -140,3 +139,10 @@ def test_the_command_works_from_another_folder_and_explains_itself(tmp_path: Pat
         "--data.help BinarizedMNIST explains them",
     ):
         assert words in " ".join(explained.stdout.split()), words
+
+
+def test_a_data_set_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["fit", "--data.help", "BinarizedMNIST"])
+    assert end.value.code == 0
+    assert "redraws the training bits" in " ".join(capsys.readouterr().out.split())

@@ -4,7 +4,7 @@ import copy
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from lightning_modules.gradient_variance import GradientVariance, have_same_sett
 from lightning_modules.run.callbacks import TrainingClock
 from lightning_modules.run.checkpoints import SafeCheckpointIO
 from lightning_modules.run.folder import save_config
+from lightning_modules.run.identity import identity_of
 from lightning_modules.run.tables import VARIANCE_COLUMNS, MetricsCSV, read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
@@ -71,6 +72,16 @@ class Scalars(DummyLogger):
         return {step: row for step, row in self.rows if any(name.startswith("grad_variance") for name in row)}
 
 
+class Named(pl.Callback):
+    """Writes into checkpoints which run they are of, as that of releg fit does."""
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        checkpoint["identity"] = identity_of({"model": {}, "data": {}}, cast(SBNModule, pl_module), data) | {
+            "settings": None
+        }
+
+
 def train(
     folder: Path, data: BinarizedMNIST, *callbacks: pl.Callback, steps: int = 4, ckpt: Path | None = None, **more: Any
 ) -> tuple[pl.Trainer, SBNModule, Scalars]:
@@ -79,7 +90,7 @@ def train(
         accelerator="cpu",
         max_steps=steps,
         default_root_dir=folder,
-        callbacks=list(callbacks),
+        callbacks=[*callbacks, Named()],
         logger=more.pop("logger", scalars),
         plugins=[SafeCheckpointIO()],
         enable_progress_bar=False,

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lightning_modules import CONFIGS
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid import local, reproduce
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.launch import Ended
-from lightning_modules.grid.options import ARCHITECTURES, BUDGETS, CONFIGS, ESTIMATORS, parse_options
-from lightning_modules.grid.plan import GridRun, RunStatus, place, plan, read_result
+from lightning_modules.grid.options import ARCHITECTURES, BUDGETS, ESTIMATORS, parse_options
+from lightning_modules.grid.plan import GridRun, RunStatus, plan, read_result, status_of
 from lightning_modules.run import lock
-from lightning_modules.run.folder import architecture_of, save_config
-from lightning_modules.run.load import build
+from lightning_modules.run.folder import save_config
+from lightning_modules.run.settings import build
+from releg.architecture import architecture_name
 
 RESULT = {"steps": 5, "best_step": 5, "training_seconds": 1.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
 
@@ -42,8 +44,8 @@ def test_the_grid_has_every_cell_of_the_papers_table_for_every_seed(tmp_path: Pa
 def test_every_budget_can_be_placed_and_measures_the_architecture_of_figure_1(name: str, tmp_path: Path) -> None:
     measured = []
     for run in plan(budget_file(name), 1, tmp_path):
-        status = place(run, tmp_path)
-        assert architecture_of(status.config) == run.architecture
+        status = status_of(run)
+        assert architecture_name(status.config["model"]["layers"]) == run.architecture
         assert (status.result, status.steps_done) == (None, 0)
         callbacks = status.config["trainer"].get("callbacks") or []
         if callbacks:
@@ -55,11 +57,11 @@ def test_every_budget_can_be_placed_and_measures_the_architecture_of_figure_1(na
 
 def test_a_finished_run_is_recognised_by_its_config_and_not_by_its_folder(tmp_path: Path) -> None:
     run = plan(budget_file("smoke"), 1, tmp_path)[0]
-    status = place(run, tmp_path)
+    status = status_of(run)
     save_config(status.folder, {**status.config, "results_dir": "elsewhere"})
     (status.folder / "result.json").write_text(json.dumps(RESULT))
-    assert place(run, tmp_path).result == RESULT
-    longer = place(plan(budget_file("quick"), 1, tmp_path)[0], tmp_path)
+    assert status_of(run).result == RESULT
+    longer = status_of(plan(budget_file("quick"), 1, tmp_path)[0])
     assert longer.result is None
     assert longer.folder == status.folder.with_name("seed0-2")
 
@@ -93,7 +95,7 @@ def waiting(tmp_path: Path, count: int, steps_done: int = 0) -> list[RunStatus]:
 
 def test_building_what_a_config_describes_leaves_it_as_it_was(tmp_path: Path) -> None:
     for run in plan(budget_file("smoke"), 1, tmp_path)[-2:]:
-        config = place(run, tmp_path).config
+        config = status_of(run).config
         before = copy.deepcopy(config)
         build(config)
         assert config == before

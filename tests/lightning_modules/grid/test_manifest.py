@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from lightning_modules import CONFIGS
 from lightning_modules.grid.manifest import EXTENDED_RUNS, RUNS, write_manifests
-from lightning_modules.grid.options import CONFIGS
-from lightning_modules.grid.plan import GridRun, RunStatus, place, plan, plan_extended
+from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
 from releg.report.extended import write_extended
@@ -19,11 +19,11 @@ SMOKE = CONFIGS / "budget" / "smoke.yaml"
 
 def finish(run: GridRun, results: Path, processes: int = 1) -> RunStatus:
     """As the run would leave its folder."""
-    status = place(run, results)
+    status = status_of(run)
     save_config(status.folder, status.config)
     (status.folder / "result.json").write_text(json.dumps(RESULT))
     (status.folder / PROVENANCE).write_text(json.dumps([{"cores": 2}] * processes))
-    return place(run, results)
+    return status_of(run)
 
 
 @pytest.fixture(scope="module")

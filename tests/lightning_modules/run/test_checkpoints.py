@@ -1,12 +1,13 @@
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from lightning_modules.run import checkpoints
-from lightning_modules.run.checkpoints import DamagedCheckpointError, SafeCheckpointIO, load_checkpoint, newest_whole
+from lightning_modules.run.checkpoints import DamagedCheckpointError, SafeCheckpointIO, find_newest, load_checkpoint
 
 
 def content(number: int) -> dict[str, object]:
@@ -78,16 +79,33 @@ def test_a_checkpoint_that_carries_code_is_refused_and_the_code_not_run(
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_damaged_last_checkpoint_is_reported_and_the_previous_one_used(
+def run_checkpoint(step: int) -> dict[str, Any]:
+    """The least that a checkpoint of a run holds."""
+    parts: dict[str, Any] = {"identity": {}, "loops": {}, "callbacks": {}, "optimizer_states": [], "lr_schedulers": []}
+    return {**parts, "state_dict": {}, "global_step": step, "epoch": 0, "pytorch-lightning_version": "2"}
+
+
+def newest(folder: Path, foreign_step: int = -1) -> str | None:
+    def check(checkpoint: dict[str, Any]) -> None:
+        if checkpoint["global_step"] == foreign_step:
+            raise ValueError("the checkpoint's seed_everything is 1, expected 0")
+
+    found = find_newest(folder, check)
+    return found[0].name if found else None
+
+
+def test_damaged_and_foreign_checkpoints_are_reported_and_the_previous_one_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="releg")
-    assert newest_whole(tmp_path) is None
-    write(tmp_path / "previous.ckpt", 1)
-    write(tmp_path / "last.ckpt", 2)
-    assert newest_whole(tmp_path) == tmp_path / "last.ckpt"
+    assert newest(tmp_path) is None
+    SafeCheckpointIO().save_checkpoint(run_checkpoint(1), tmp_path / "previous.ckpt")
+    SafeCheckpointIO().save_checkpoint(run_checkpoint(2), tmp_path / "last.ckpt")
+    assert newest(tmp_path) == "last.ckpt"
+    assert newest(tmp_path, foreign_step=2) == "previous.ckpt"
+    assert "last.ckpt is of another run: the checkpoint's seed_everything is 1, expected 0" in caplog.text
     (tmp_path / "last.ckpt").write_bytes(b"PK\x03\x04 half a checkpoint")
-    assert newest_whole(tmp_path) == tmp_path / "previous.ckpt"
+    assert newest(tmp_path) == "previous.ckpt"
     assert "last.ckpt is damaged" in caplog.text
 
 

@@ -8,8 +8,9 @@ import yaml
 
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.run.folder import find_run_folder, identity
-from lightning_modules.run.load import build
+from lightning_modules.run.folder import find_run_folder
+from lightning_modules.run.identity import settings_of
+from lightning_modules.run.settings import Settings, build
 from tests.pages import blocks, section
 
 LAYERED = [
@@ -29,16 +30,16 @@ FLAT = {"binarization": "fixed", "batch_size": 50, "eval_batch_size": 500, "seed
     ids=["flat", "class path", "class name"],
 )
 def test_settings_of_mnist_are_saved_flat_however_they_are_given(data: dict[str, Any], tmp_path: Path) -> None:
-    by_options = cli.fit_config([*LAYERED, "--data.binarization", "fixed", "--data.batch_size", "50"])
+    by_options = Settings("fit", [*LAYERED, "--data.binarization", "fixed", "--data.batch_size", "50"]).config
     assert by_options["data"] == FLAT
     (tmp_path / "data.yaml").write_text(yaml.safe_dump({"data": data}))
-    by_file = cli.fit_config([*LAYERED, "--config", str(tmp_path / "data.yaml")])
+    by_file = Settings("fit", [*LAYERED, "--config", str(tmp_path / "data.yaml")]).config
     assert by_file["data"] == FLAT
-    assert identity(by_file) == identity(by_options)
+    assert settings_of(by_file) == settings_of(by_options)
 
 
 def test_a_saved_config_builds_the_data_and_a_model_of_their_size() -> None:
-    config = cli.fit_config([*LAYERED, "--model.layers", "[3]"])
+    config = Settings("fit", [*LAYERED, "--model.layers", "[3]"]).config
     assert "data_size" not in config["model"], "configs saved before there was a choice have none"
     module, data = build(config)
     assert isinstance(data, BinarizedMNIST)
@@ -46,13 +47,14 @@ def test_a_saved_config_builds_the_data_and_a_model_of_their_size() -> None:
 
 
 def test_runs_on_mnist_stay_where_they_were_and_others_have_their_own_folder(tmp_path: Path) -> None:
-    mnist = cli.fit_config(LAYERED)
-    fashion = cli.fit_config([*LAYERED, "--config", "data/fashion_mnist.yaml"])
+    results = ["--results_dir", str(tmp_path)]
+    mnist = Settings("fit", [*LAYERED, *results])
+    fashion = Settings("fit", [*LAYERED, *results, "--config", "data/fashion_mnist.yaml"])
     place = Path("200-200") / "common_random_numbers" / "seed0"
-    assert find_run_folder(tmp_path, mnist) == tmp_path / "runs" / place
-    assert find_run_folder(tmp_path, fashion) == tmp_path / "runs" / "binarized_fashion_mnist" / place
-    elsewhere = cli.fit_config([*LAYERED, "--config", "data/fashion_mnist.yaml", "--data.data_dir", str(tmp_path)])
-    assert identity(elsewhere) == identity(fashion)
+    assert find_run_folder(mnist) == tmp_path / "runs" / place
+    assert find_run_folder(fashion) == tmp_path / "runs" / "binarized_fashion_mnist" / place
+    elsewhere = Settings("fit", [*LAYERED, "--config", "data/fashion_mnist.yaml", "--data.data_dir", str(tmp_path)])
+    assert settings_of(elsewhere.config) == settings_of(fashion.config)
 
 
 def test_the_data_set_that_the_page_shows_can_be_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,124 @@
+"""What tells one run from another: the settings that can change its result.
+
+An absent setting means its default, and so does null: a config that was saved before a setting existed, here or in
+Lightning's Trainer, is the same run as one that has the setting at its default.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from torch import Tensor
+
+from lightning_modules.binary_images import BinaryImages
+from lightning_modules.run.settings import Config, complete, data_settings, default_config
+from lightning_modules.sbn_module import SBNModule
+
+# Settings that cannot change a result, or only say where things lie; the seeds follow seed_everything
+NO_PART_OF_IDENTITY = (
+    *("config", "results_dir", "ckpt_path", "weights_only", "verbose", "trainer.default_root_dir", "trainer.logger"),
+    *("data.data_dir", "data.init_args.data_dir", "data.seed", "data.init_args.seed", "model.seed", "model.data_size"),
+    *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.enable_checkpointing", "trainer.plugins"),
+)
+# Settings that do not change the weights: a checkpoint can be tested with others
+OF_EVALUATION = (
+    *("trainer", "model.val_samples", "model.test_samples", "data.eval_batch_size", "data.init_args.eval_batch_size"),
+)
+MUST_FIT = ("architecture", "estimator", "data")
+RANKS = "number of ranks"
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """All settings that can change a run's result, flat: {"model.loss": "sum", ...}."""
+    flat = _flatten({**complete(config), "data": data_settings(complete(config)["data"])})
+    return {key: value for key, value in flat.items() if not _is_under(key, NO_PART_OF_IDENTITY) and value is not None}
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two runs differ, each with its two values."""
+    pairs = {key: (_value(one, key), _value(other, key)) for key in sorted({*one, *other})}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _value(settings: Mapping[str, Any], key: str) -> Any:
+    return settings[key] if settings.get(key) is not None else _defaults().get(key)
+
+
+@lru_cache
+def _defaults() -> dict[str, Any]:
+    return settings_of(default_config())
+
+
+def identity_of(config: Config, module: SBNModule, data: BinaryImages, ranks: int = 1) -> dict[str, Any]:
+    """What a checkpoint says about the run that it belongs to."""
+    settings = settings_of(config)
+    return {
+        "architecture": module.model.architecture,
+        "estimator": type(module.estimator).__name__,
+        "data": data.checksum,
+        RANKS: ranks,
+        "settings": settings,
+        "hash": hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16],
+    }
+
+
+def check_fits(
+    checkpoint: Mapping[str, Any], identity: Mapping[str, Any], weights: Mapping[str, Tensor], fix: str
+) -> None:
+    """ValueError, naming the first difference, unless the checkpoint has the architecture, estimator and data.
+
+    Args:
+        checkpoint: with all its parts.
+        identity: of the run.
+        weights: the run's own, in which those of the checkpoint must fit.
+        fix: what the user can do.
+    """
+    for key in MUST_FIT:
+        _compare(key, checkpoint["identity"].get(key), identity[key], fix)
+    found = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+    expected = {name: tuple(value.shape) for name, value in weights.items()}
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            raise ValueError(
+                f"the checkpoint's {name} has shape {found.get(name, 'none: it is missing')}, "
+                f"expected {expected.get(name, 'no such weights')}; {fix}"
+            )
+
+
+def check_ranks(checkpoint: Mapping[str, Any], identity: Mapping[str, Any], fix: str) -> None:
+    """ValueError unless the checkpoint was trained on as many ranks."""
+    _compare(RANKS, checkpoint["identity"].get(RANKS, 1), identity[RANKS], fix)
+
+
+def check_settings(
+    checkpoint: Mapping[str, Any], identity: Mapping[str, Any], fix: str, ignored: tuple[str, ...] = ()
+) -> None:
+    """ValueError, naming the first difference, unless the checkpoint was trained with these settings.
+
+    A checkpoint written before settings were part of it has none to compare.
+    """
+    settings = checkpoint["identity"].get("settings")
+    if isinstance(settings, dict) and checkpoint["identity"].get("hash") != identity["hash"]:
+        for key, (there, here) in differences(settings, identity["settings"]).items():
+            if not _is_under(key, ignored):
+                _compare(key, there, here, fix)
+
+
+def _compare(key: str, there: Any, here: Any, fix: str) -> None:
+    if there != here:
+        raise ValueError(f"the checkpoint's {key} is {there}, expected {here}; {fix}")
+
+
+def _is_under(key: str, names: tuple[str, ...]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in names)
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict) or not value:
+        return {prefix: value}
+    parts = (_flatten(inner, f"{prefix}.{key}" if prefix else str(key)) for key, inner in value.items())
+    return {key: inner for part in parts for key, inner in part.items()}

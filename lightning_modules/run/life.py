@@ -1,0 +1,216 @@
+"""The life of a run: opened, continued where it stopped, trained, tested, finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import Logger, TensorBoardLogger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from lightning_modules.console import say
+from lightning_modules.files import write_atomically
+from lightning_modules.run import ranks
+from lightning_modules.run.callbacks import ImageGrids, ProgressFile, StepProgress, TrainingClock
+from lightning_modules.run.checkpoints import (
+    BEST,
+    LAST,
+    RunCheckpoint,
+    SafeCheckpointIO,
+    find_newest,
+    load_run_checkpoint,
+)
+from lightning_modules.run.folder import CONFIG, RESULT, await_run_folder, claimed_run_folder
+from lightning_modules.run.identity import (
+    OF_EVALUATION,
+    check_fits,
+    check_ranks,
+    check_settings,
+    differences,
+    identity_of,
+)
+from lightning_modules.run.provenance import PROVENANCE, record_provenance
+from lightning_modules.run.settings import Built, Config, Settings
+from lightning_modules.run.tables import MetricsCSV
+from releg.architecture import architecture_name
+
+FIX = "use the config.yaml of the checkpoint's run"
+
+
+class Start(NamedTuple):
+    """The checkpoint that a run goes on from."""
+
+    path: Path
+    step: int
+
+
+def fit(settings: Settings) -> None:
+    """Train, from the newest whole checkpoint of the same run if there is one; then test the best model."""
+    pl.seed_everything(settings.config["seed_everything"], workers=True)
+    built = settings.build()
+    if settings.config["trainer"].get("fast_dev_run"):
+        trainer = make_trainer(built.trainer)
+        trainer.callbacks.extend([TrainingClock(), StepProgress()])  # type: ignore[attr-defined]
+        trainer.fit(built.module, datamodule=built.data, **built.method)
+        return
+    with _open(settings) as folder:
+        if (folder / RESULT).is_file() and not built.method["ckpt_path"]:
+            say(f"{folder} is finished already; nothing to do. {_read_bound(folder)}")
+        else:
+            _train(settings, built, folder)
+
+
+def evaluate(settings: Settings) -> None:
+    """Validate or test the weights of a checkpoint."""
+    pl.seed_everything(settings.config["seed_everything"], workers=True)
+    built = settings.build()
+    trainer = make_trainer(built.trainer)
+    if built.method["ckpt_path"]:
+        checkpoint = load_run_checkpoint(Path(built.method["ckpt_path"]))
+        built.data.prepare_data()
+        identity = identity_of(settings.config, built.module, built.data)
+        check_fits(checkpoint, identity, built.module.state_dict(), FIX)
+        check_settings(checkpoint, identity, FIX, OF_EVALUATION)
+    getattr(trainer, settings.command)(built.module, datamodule=built.data, **built.method)
+
+
+def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, loggers: Sequence[Logger] = ()) -> pl.Trainer:
+    """A Trainer with these arguments, which writes nothing but what the loggers and callbacks write to the folder."""
+    ours = {
+        "default_root_dir": None if folder is None else str(folder),
+        "plugins": [SafeCheckpointIO()],
+        "logger": list(loggers),
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "num_sanity_val_steps": 0,
+    }
+    trainer = pl.Trainer(**{**settings, **ours})
+    ranks.share_machine(trainer)
+    return trainer
+
+
+def make_loggers(folder: Path, start: Start | None = None) -> list[Logger]:
+    """Of metrics.csv and TensorBoard, which hides what was logged after the checkpoint that the run continues from."""
+    purge_step = start.step + 1 if start else None
+    return [MetricsCSV(folder), TensorBoardLogger(folder, name="", version="", purge_step=purge_step)]
+
+
+def training_callbacks(identity: Mapping[str, Any]) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
+    """The clock, the keeper of checkpoints, and all callbacks of a run in the order of their calls."""
+    clock, keeper = TrainingClock(), RunCheckpoint(identity)
+    return clock, keeper, [clock, StepProgress(), ProgressFile(), ImageGrids(), keeper]
+
+
+@contextmanager
+def _open(settings: Settings) -> Iterator[Path]:
+    """The run's folder, which this process holds; a run that could not begin leaves no config behind."""
+    if not ranks.is_first():
+        yield await_run_folder(settings)
+        return
+    with claimed_run_folder(settings) as folder:
+        try:
+            yield folder
+        finally:
+            if not any((folder / name).is_file() for name in (PROVENANCE, RESULT, LAST, BEST)):
+                (folder / CONFIG).unlink(missing_ok=True)
+
+
+def _train(settings: Settings, built: Built, folder: Path) -> None:
+    given = {**built.trainer, "val_check_interval": _at_most(built.trainer)}
+    trainer = make_trainer(given, folder)
+    _prepare(built, folder)
+    identity = identity_of(settings.config, built.module, built.data, trainer.num_devices * trainer.num_nodes)
+    start = _find_start(built, folder, identity)
+    trainer.loggers = make_loggers(folder, start)
+    clock, keeper, callbacks = training_callbacks(identity)
+    trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
+    if start:
+        say(f"continuing {folder} from {start.path.name}")
+    method = {**built.method, "ckpt_path": start.path if start else None}
+    trainer.fit(built.module, datamodule=built.data, **method)
+    if trainer.global_step >= trainer.max_steps:
+        _finish(settings, built, trainer, folder, clock, keeper)
+
+
+@rank_zero_only
+def _prepare(built: Built, folder: Path) -> None:
+    built.data.prepare_data()
+    record_provenance(folder, built.data.checksum)
+
+
+def _find_start(built: Built, folder: Path, identity: Mapping[str, Any]) -> Start | None:
+    """The checkpoint that the user names, if it fits, or else the run's own newest one."""
+    weights = built.module.state_dict()
+
+    def check(checkpoint: dict[str, Any]) -> None:
+        check_fits(checkpoint, identity, weights, FIX)
+        check_settings(checkpoint, identity, FIX)
+
+    if built.method["ckpt_path"]:
+        path = Path(built.method["ckpt_path"])
+        checkpoint = load_run_checkpoint(path)
+        check_fits(checkpoint, identity, weights, FIX)
+        check_ranks(checkpoint, identity, FIX)
+        others = differences(checkpoint["identity"].get("settings", identity["settings"]), identity["settings"])
+        for key, (there, here) in others.items():
+            say(f"{path} was trained with {key} {there}; from here on it is {here}")
+    else:
+        found = find_newest(folder, check)
+        if found is None:
+            return None
+        path, checkpoint = found
+        check_ranks(checkpoint, identity, FIX)
+    return Start(path, checkpoint["global_step"])
+
+
+def _finish(
+    settings: Settings, built: Built, trainer: pl.Trainer, folder: Path, clock: TrainingClock, keeper: RunCheckpoint
+) -> None:
+    """Test the best model and write result.json, which marks the run as finished."""
+    result: dict[str, Any] = {  # read before the test, which loads the best model's state
+        "steps": trainer.global_step,
+        "best_step": keeper.best_step,
+        "training_seconds": round(clock.seconds, 3),
+        "val/elbo": keeper.best_elbo,
+    }
+    best = folder / (BEST if (folder / BEST).is_file() else LAST)
+    (metrics,) = trainer.test(built.module, datamodule=built.data, ckpt_path=best, verbose=False)
+    result.update({name: value for name, value in metrics.items() if name != "step"})
+    for logger in trainer.loggers:
+        if isinstance(logger, TensorBoardLogger):
+            logger.log_hyperparams(_hyperparameters(settings), dict(metrics))
+            logger.save()
+    if trainer.is_global_zero:
+        write_atomically(folder / RESULT, json.dumps(result, indent=2) + "\n")
+        say(f"{folder} is finished. {_read_bound(folder)}")
+
+
+def _hyperparameters(settings: Settings) -> dict[str, Any]:
+    """What TensorBoard compares runs by."""
+    config: Config = settings.config
+    data = config["data"].get("init_args", config["data"])
+    return {
+        "architecture": architecture_name(config["model"]["layers"]),
+        "estimator": settings.estimator_name,
+        "steps": config["trainer"]["max_steps"],
+        "seed": config["seed_everything"],
+        **{key: data[key] for key in ("batch_size", "binarization") if key in data},
+        **{key: config["model"][key] for key in ("loss", "weight_decay")},
+        "learning_rate": config["model"]["optimizer"]["init_args"].get("lr"),
+    }
+
+
+def _read_bound(folder: Path) -> str:
+    result = json.loads((folder / RESULT).read_text())
+    return f"test/elbo {result['test/elbo']:.2f} after {result['steps']} steps (best at {result['best_step']})"
+
+
+def _at_most(trainer: Mapping[str, Any]) -> int | float | None:
+    """The interval between validations; a run that is shorter still ends with one."""
+    interval, steps = trainer["val_check_interval"], trainer["max_steps"]
+    return min(interval, steps) if isinstance(interval, int) and steps > 0 else interval

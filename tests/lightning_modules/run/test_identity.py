@@ -1,0 +1,130 @@
+"""What makes two configs the same run."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import yaml
+
+from lightning_modules.run import identity
+from lightning_modules.run.folder import find_run_folder, read_config, save_config
+from lightning_modules.run.identity import NO_PART_OF_IDENTITY, differences, settings_of
+from lightning_modules.run.settings import Settings, default_config
+
+BASE = ["--config", "base.yaml", "--model.layers", "[3,2]"]
+LR = ["--config", "estimator/likelihood_ratio.yaml"]
+
+
+def leaves(config: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key)
+
+
+def without(config: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    config = copy.deepcopy(config)
+    inner = config
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return config
+
+
+def test_a_key_that_has_its_default_can_be_taken_out() -> None:
+    """Of every setting of model, data and Trainer: what is saved without it is the same run."""
+    chosen = ["--model.layers", "[3,2]", "--model.estimator", "releg.estimators.gumbel_softmax.GumbelSoftmax"]
+    config = Settings("fit", chosen).config
+    needed = {("model", "layers"), ("model", "estimator", "class_path"), ("model", "optimizer", "init_args", "lr")}
+    paths = [path for path in leaves(config) if path not in needed]
+    assert len(paths) > 30
+    for path in paths:
+        assert not differences(settings_of(without(config, path)), settings_of(config)), path
+
+
+def test_a_trainer_argument_that_an_upgrade_adds_is_the_same_run_at_its_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = Settings("fit", [*BASE, *LR]).config
+    upgraded = copy.deepcopy(default_config())
+    upgraded["trainer"]["novelty"] = "off"
+    monkeypatch.setattr(identity, "default_config", lambda: upgraded)
+    identity._defaults.cache_clear()
+    try:
+        for novelty, same in (("off", True), ("on", False)):
+            newer = {**config, "trainer": {**config["trainer"], "novelty": novelty}}
+            assert (not differences(settings_of(config), settings_of(newer))) == same
+    finally:
+        identity._defaults.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["--seed_everything", "1"],
+        ["--model.optimizer.init_args.lr", "0.002"],
+        ["--model.estimator.init_args.samples", "2"],
+        ["--model.estimator.init_args.baselines", "[{class_path: releg.baselines.RunningAverage}]"],
+        ["--config", "schedule/linear.yaml"],
+        ["--data.batch_size", "50"],
+        ["--config", "data/fashion_mnist.yaml"],
+        ["--trainer.max_steps", "7"],
+    ],
+)
+def test_another_value_is_another_run(other: list[str]) -> None:
+    one, two = (settings_of(Settings("fit", [*BASE, *LR, *more]).config) for more in ([], other))
+    assert differences(one, two)
+
+
+def test_where_things_lie_is_no_part_of_it() -> None:
+    here = Settings("fit", [*BASE, *LR, "--results_dir", "a", "--data.data_dir", "b"]).config
+    assert not differences(settings_of(here), settings_of(Settings("fit", [*BASE, *LR]).config))
+    assert "data.data_dir" in NO_PART_OF_IDENTITY
+
+
+def test_a_config_saved_before_the_optimiser_could_be_chosen_is_the_same_run(tmp_path: Path) -> None:
+    config = Settings("fit", [*BASE, *LR]).config
+    old = copy.deepcopy(config)
+    del old["model"]["optimizer"]
+    old["model"] |= {"learning_rate": 0.001, "smoothing": 0.99, "epsilon": 1e-8}
+    save_config(tmp_path, old)
+    assert not differences(settings_of(read_config(tmp_path)), settings_of(config))
+
+
+def folder_of(results: Path, *arguments: str) -> str:
+    settings = Settings("fit", [*BASE, *arguments, "--results_dir", str(results)])
+    return str(find_run_folder(settings).relative_to(results / "runs"))
+
+
+def test_folders_are_named_after_the_config_that_the_user_chose(tmp_path: Path) -> None:
+    mine = tmp_path / "slow_average.yaml"
+    baseline = {"class_path": "releg.baselines.RunningAverage", "init_args": {"decay": 0.99}}
+    path = "releg.estimators.likelihood_ratio.LikelihoodRatio"
+    estimator = {"class_path": path, "init_args": {"baselines": [baseline]}}
+    mine.write_text(yaml.safe_dump({"model": {"estimator": estimator}}))
+    for config in ("likelihood_ratio", "likelihood_ratio_plain", "likelihood_ratio_average"):
+        assert folder_of(tmp_path, "--config", f"estimator/{config}.yaml") == f"2-3/{config}/seed0"
+    assert folder_of(tmp_path, "--config", str(mine)) == "2-3/slow_average/seed0"
+    assert folder_of(tmp_path, "--model.estimator", path) == "2-3/likelihood_ratio_plain/seed0"
+    changed = ["--config", "estimator/leave_one_out.yaml", "--model.estimator.init_args.samples", "4"]
+    assert folder_of(tmp_path, *changed) == "2-3/leave_one_out/seed0"  # the name of its class
+
+
+def test_a_run_is_found_under_the_name_that_its_folder_had(tmp_path: Path) -> None:
+    plain = ["--config", "estimator/likelihood_ratio_plain.yaml"]
+    old = tmp_path / "runs" / "2-3" / "likelihood_ratio" / "seed0-2"
+    save_config(old, Settings("fit", [*BASE, *plain]).config)
+    assert folder_of(tmp_path, *plain) == "2-3/likelihood_ratio/seed0-2"
+    assert folder_of(tmp_path, "--config", str(old / "config.yaml")) == "2-3/likelihood_ratio/seed0-2"
+    assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0"
+
+
+def test_defaults_are_those_of_lightning() -> None:
+    import inspect
+
+    names = set(inspect.signature(pl.Trainer).parameters)
+    assert {"max_steps", "accumulate_grad_batches"} <= set(default_config()["trainer"]) <= names
