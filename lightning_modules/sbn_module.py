@@ -17,7 +17,9 @@ from lightning_modules.binary_images import training_mean
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
 from releg import bounds
-from releg.estimators.base import Estimator
+from releg.estimators.base import Estimator, check_finite, repeated
+from releg.gradients import Twin, loss_in_closed_form
+from releg.rmsprop import in_one_pass
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
@@ -70,7 +72,8 @@ class SBNModule(pl.LightningModule):
         self.model.reset_parameters(generator)
         self.estimator = estimator
         self.estimator.attach(self.model, generator)
-        self.train_elbo: Tensor | None = None  # of the last batch, for the progress display
+        self._twin = Twin()
+        self._last_elbo: Tensor | None = None  # (B,) of the last batch
         self.elbo = MeanMetric()
         self.bound = MeanMetric()
 
@@ -98,33 +101,47 @@ class SBNModule(pl.LightningModule):
             {"params": [p for p in parameters if id(p) in weights], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if id(p) not in weights], "weight_decay": 0.0},
         ]
-        return self.optimizer(groups)
+        return in_one_pass(self.optimizer(groups))
 
     def loss_of(self, x: Tensor, noise: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """The loss whose gradient is the estimate, and the elbo of each image (B,): the one training step there is."""
-        answer = self.estimator(self.model, x, noise)
-        per_image = answer.surrogate if answer.auxiliary_loss is None else answer.surrogate + answer.auxiliary_loss
-        return per_image.sum() if self.loss == "sum" else per_image.mean(), answer.elbo
+        """The loss whose gradient is the estimate, and the elbo of each image (B,): the one training step there is.
+
+        Neither x nor noise is checked. The graph of the loss is autograd's own only where the estimator brings its own
+        surrogate, or under autocast; DDP's and Lightning's hooks see no difference.
+        """
+        if self.estimator.closed_form and not torch.is_autocast_enabled(x.device.type):
+            answer, loss = loss_in_closed_form(self.estimator, self.model, self._twin, x, noise)
+        else:
+            answer = self.estimator.estimate(self.model, repeated(x, self.estimator.samples), noise)
+            loss = answer.surrogate.sum()
+        if answer.auxiliary_loss is not None:
+            loss = loss + answer.auxiliary_loss.sum()
+        return loss if self.loss == "sum" else loss / len(x), answer.elbo
+
+    @property
+    def train_elbo(self) -> Tensor | None:
+        """Mean elbo of the last batch, for the progress display."""
+        return None if self._last_elbo is None else self._last_elbo.mean()
 
     def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch, with the noise of this step."""
-        generator = self.generator("noise", self.global_step)
-        loss, elbo = self.loss_of(x, self.estimator.draw_noise(self.model, x, generator))
-        if self.loss == "sum":  # DDP averages gradients over ranks, whose batches are equally large
-            loss = loss * self.trainer.world_size
-        # A running average takes in the mean of each rank's images; its mean over ranks has taken in all of them
-        mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
-        if not bool(torch.isfinite(loss)):
-            raise FloatingPointError(
-                f"the loss of step {self.global_step} is {loss.item()}, expected a finite number; "
-                "continue from the last good checkpoint with a lower learning rate"
-            )
-        self.train_elbo = elbo.mean()
+        step, ranks = self.global_step, self.trainer.world_size
+        if batch_idx == 0:
+            self.model.check_input(x)  # the rest comes from the same loader
+        loss, elbo = self.loss_of(x, self.estimator.draw_noise(self.model, x, self.generator("noise", step)))
+        self._last_elbo = elbo
+        if ranks > 1:
+            # A running average takes in the mean of each rank's images; its mean over ranks has taken in all of them
+            mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
+            if self.loss == "sum":  # DDP averages gradients over ranks, whose batches are equally large
+                loss = loss * ranks
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if (self.global_step + 1) % every == 0:
+        if (step + 1) % every == 0:
             # Lightning's log every step costs a noticeable part of a step this short
-            mean_over_ranks_([self.train_elbo])
-            self.report({"train/elbo": self.train_elbo}, self.global_step + 1)
+            check_finite(self.model, elbo)  # not every step: a GPU would have to be waited for
+            mean = elbo.mean()
+            mean_over_ranks_([mean])
+            self.report({"train/elbo": mean}, step + 1)
         return loss
 
     def validation_step(self, x: Tensor, batch_idx: int) -> None:
@@ -134,7 +151,9 @@ class SBNModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Report val/elbo."""
-        self.report({"val/elbo": self.elbo.compute()}, self.global_step)
+        elbo = self.elbo.compute()
+        check_finite(self.model, elbo[None])
+        self.report({"val/elbo": elbo}, self.global_step)
         self.elbo.reset()
 
     def test_step(self, x: Tensor, batch_idx: int) -> None:

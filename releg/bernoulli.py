@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 
 def sample(logits: Tensor, noise: Tensor) -> Tensor:
     """z = 1 iff noise < sigmoid(logits): the paper's reparameterisation of a Bernoulli variable (section 2)."""
-    return (noise < torch.sigmoid(logits)).to(logits.dtype)
+    return torch.lt(noise, torch.sigmoid(logits.detach()), out=torch.empty_like(logits))  # one pass
 
 
 def log_prob(logits: Tensor, z: Tensor) -> Tensor:

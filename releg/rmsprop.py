@@ -59,6 +59,13 @@ class RMSprop(torch.optim.RMSprop):
         return state
 
 
+def in_one_pass(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimiser, its steps in one pass if it is torch's RMSprop; to be called before its first step."""
+    if type(optimizer) is not torch.optim.RMSprop:
+        return optimizer
+    return RMSprop(optimizer.param_groups, **optimizer.defaults)
+
+
 def _is_plain(group: dict[str, Any]) -> bool:
     """Whether one pass can do all that the group's settings and tensors ask for."""
     options = ("momentum", "centered", "maximize", "capturable", "differentiable", "foreach")

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from releg import bernoulli
-from releg.estimators.base import Estimate, Estimator, surrogate_of
-from releg.estimators.parts.simulation import check_samples
+from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.simulation import check_samples, simulate
 from releg.kernels import EngineName, engine_for
 from releg.sbn import SigmoidBeliefNet
 
@@ -31,6 +30,8 @@ class CommonRandomNumbers(Estimator):
         threads: of the cpu engine; None: as many as torch uses. The result does not depend on it.
     """
 
+    closed_form = True
+
     def __init__(
         self,
         engine: EngineName = "auto",
@@ -51,16 +52,9 @@ class CommonRandomNumbers(Estimator):
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Multiply f1 - f0 from the engine by d mean / d logit."""
-        path = model.infer(x, noise)
-        generative_logits = model.generative_logits(path.z)
-        log_p = bernoulli.total_log_prob(generative_logits, [x, *path.z])  # (N,)
+        simulation = simulate(model, x, noise)
         with torch.no_grad():
-            differences = self.engine(model, path, generative_logits, self.entropy)
-            logit_grads = [d * bernoulli.variance(a) for d, a in zip(differences, path.logits, strict=True)]
-            elbo = log_p - bernoulli.total_log_prob(path.logits, path.z)
-        return Estimate(
-            elbo=elbo.view(-1, self.samples).mean(1),
-            surrogate=surrogate_of(log_p, path.logits, logit_grads, self.samples),
-            logits=path.logits,
-            logit_grads=logit_grads,
-        )
+            differences = self.engine(model, simulation.path, simulation.generative_logits, self.entropy)
+            slopes = zip(differences, simulation.mean_slopes(), strict=True)
+            logit_grads = [difference * slope for difference, slope in slopes]
+        return simulation.answer(logit_grads, self.samples)

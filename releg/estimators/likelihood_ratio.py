@@ -28,6 +28,7 @@ class LikelihoodRatio(Estimator):
             several ranks train together, they average their running variances.
     """
 
+    closed_form = True
     signal_variance: Tensor
     DECAY = 0.8  # of the running variance, as for the running average of the baselines
 

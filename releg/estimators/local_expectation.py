@@ -35,6 +35,8 @@ class LocalExpectation(Estimator):
         threads: of the cpu engine; None: as many as torch uses.
     """
 
+    closed_form = True
+
     def __init__(
         self,
         baselines: Sequence[Baseline] = (),
@@ -60,8 +62,7 @@ class LocalExpectation(Estimator):
         path = simulation.path
         with torch.no_grad():
             frozen = replace(path, noise=[1 - z for z in path.z])  # logit(noise) is infinite: nothing changes
-            generative_logits = [r.detach() for r in model.generative_logits(path.z)]
-            differences = self.engine(model, frozen, generative_logits, False)
+            differences = self.engine(model, frozen, simulation.generative_logits, False)
         remainders = self.baselines.remainders(path, simulation.signals)
         layers = zip(remainders, differences, strict=True)
         gradients = [_gradient(model, path, layer, f.detach(), d) for layer, (f, d) in enumerate(layers)]

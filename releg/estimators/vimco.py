@@ -24,6 +24,7 @@ class Vimco(Estimator):
         samples: K, paths per image.
     """
 
+    closed_form = True
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
     def __init__(self, samples: int = 2) -> None:
@@ -46,6 +47,8 @@ class Vimco(Estimator):
             ),
             logits=simulation.path.logits,
             logit_grads=gradients,
+            path=simulation.path,
+            generative_grads=[self.samples * weights[:, None] * score for score in simulation.generative_scores],
         )
 
     def _signals(self, f: Tensor) -> Tensor:

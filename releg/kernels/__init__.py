@@ -73,6 +73,7 @@ class AutoEngine:
         return self.batched
 
 
+@cache
 def has_numba() -> bool:
     """Whether the cpu engine can be used."""
     return find_spec("numba") is not None

@@ -20,6 +20,7 @@ import torch
 from llvmlite import binding, ir
 from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
+from torch import Tensor
 
 from releg.kernels.cpu.threads import run_team
 
@@ -209,6 +210,12 @@ def run(function: Callable[[int], None], table: Sequence[int], pieces: int) -> N
     """Run a loop on its table, with as many threads as torch uses or as there are pieces of work."""
     numbers = np.array(table, dtype=np.int64)
     run_team(compiled(function).address, numbers.ctypes.data, min(torch.get_num_threads(), pieces))
+
+
+def run_on(function: Callable[[int], None], *tensors: Tensor) -> None:
+    """Run a loop whose table has the count and the addresses of tensors of one shape, all of them contiguous."""
+    count = tensors[0].numel()
+    run(function, [0, count, *(tensor.data_ptr() for tensor in tensors)], max(1, -(-count // PIECE)))
 
 
 @cache

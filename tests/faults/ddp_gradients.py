@@ -17,7 +17,9 @@ from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.straight_through import StraightThrough
 from releg.sbn import SigmoidBeliefNet
 
 STEPS = 3
@@ -25,6 +27,8 @@ CASES: dict[str, tuple[Callable[[], Estimator], str]] = {
     "lr-sum": (lambda: LikelihoodRatio([InputDependent(), RunningAverage()]), "sum"),
     "crn-sum": (CommonRandomNumbers, "sum"),
     "crn-mean": (CommonRandomNumbers, "mean"),
+    "rloo-sum": (lambda: LeaveOneOut(samples=2), "sum"),
+    "straight-through-sum": (StraightThrough, "sum"),  # autograd's own graph
 }
 
 
@@ -37,8 +41,9 @@ class SharedNoise(SBNModule):
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         generator = torch.Generator().manual_seed(self.global_step)
-        whole = model.draw_noise(x.repeat(self.trainer.world_size, 1), generator)
-        return [noise[self.global_rank * len(x) :][: len(x)] for noise in whole]
+        paths = len(x) * self.estimator.samples
+        whole = model.draw_noise(x[:1].expand(paths * self.trainer.world_size, -1), generator)
+        return [noise[self.global_rank * paths :][:paths] for noise in whole]
 
 
 class Recorder(pl.Callback):

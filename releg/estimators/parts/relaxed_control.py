@@ -28,6 +28,8 @@ class RelaxedControl(Estimator):
         scale: initial value of s, the factor of the relaxed signal in c.
     """
 
+    closed_form = True
+
     def __init__(self, temperature: float, scale: float) -> None:
         super().__init__()
         if temperature <= 0:

@@ -11,17 +11,20 @@ from torch import Tensor
 from releg import bernoulli
 from releg.estimators.base import Estimate, surrogate_of
 from releg.estimators.parts.signals import layer_signals
+from releg.kernels.layer import log_prob_and_score
 from releg.sbn import Path, SigmoidBeliefNet
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """N paths through the inference net with their signals and scores. All but path and log_p is detached."""
+    """N paths through the inference net with their signals and scores, which are detached."""
 
     path: Path
+    generative_logits: list[Tensor]  # (N, H) of p(x | z[0]), ..., p(z[-1]), in the graph
     log_p: Tensor  # (N,) log p(x, z), in the graph
     signals: list[Tensor]  # (N,) f_l per layer
     scores: list[Tensor]  # (N, H) per layer, d log q / d logits
+    generative_scores: list[Tensor]  # (N, H) per conditional of p, d log p / d its logits
 
     def mean_slopes(self) -> list[Tensor]:
         """d mean / d logit of every unit, (N, H) per layer."""
@@ -42,17 +45,26 @@ class Simulation:
             logits=self.path.logits,
             auxiliary_loss=None if auxiliary is None else auxiliary.view(-1, samples).mean(1),
             logit_grads=logit_grads,
+            path=self.path,
+            generative_grads=self.generative_scores,
         )
 
 
 def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Simulation:
     """Simulate one path per row. Noise after that of the model's layers is ignored."""
     path = model.infer(x, noise[: len(model.layers)])
-    log_p_terms = model.log_p_terms(x, path.z)
-    with torch.no_grad():
-        signals = layer_signals(log_p_terms, path.log_q_terms())
-        scores = [bernoulli.score(a, z) for a, z in zip(path.logits, path.z, strict=True)]
-    return Simulation(path, torch.stack(log_p_terms).sum(0), signals, scores)
+    generative_logits = model.generative_logits(path.z)
+    p = [log_prob_and_score(r, value) for r, value in zip(generative_logits, [x, *path.z], strict=True)]
+    q = [log_prob_and_score(a.detach(), z) for a, z in zip(path.logits, path.z, strict=True)]
+    log_p_terms = [log_prob for log_prob, _ in p]
+    return Simulation(
+        path=path,
+        generative_logits=generative_logits,
+        log_p=torch.stack(log_p_terms).sum(0),
+        signals=layer_signals(log_p_terms, [log_prob for log_prob, _ in q]),
+        scores=[score for _, score in q],
+        generative_scores=[score for _, score in p],
+    )
 
 
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:
