@@ -29,6 +29,7 @@ class LocalDisArm(Antithetic):
         shared_noise: simulate the layers below an opposite with the path's noise instead of noise of their own.
     """
 
+    closed_form = True
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
     def __init__(self, samples: int = 2, shared_noise: bool = False) -> None:
@@ -62,4 +63,6 @@ class LocalDisArm(Antithetic):
             surrogate=surrogate_of(self.samples * weights * simulation.log_p, path.logits, gradients, self.samples),
             logits=path.logits,
             logit_grads=gradients,
+            path=path,
+            generative_grads=[self.samples * weights[:, None] * score for score in simulation.generative_scores],
         )

@@ -32,6 +32,8 @@ class Pruned(Estimator):
         threads: of the cpu engine; None: all cores this process may use.
     """
 
+    closed_form = True
+
     def __init__(
         self, flips: int = 1, engine: EngineName = "auto", memory_mib: float = 256.0, threads: int | None = None
     ) -> None:

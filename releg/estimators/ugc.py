@@ -26,6 +26,8 @@ class Ugc(Antithetic):
         shared_noise: simulate the layers below an opposite or a flip with the path's noise instead of their own.
     """
 
+    closed_form = True
+
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """As for DisARM, then of what is below the flips, then the numbers that choose them."""
         noise = super().draw_noise(model, x, generator)

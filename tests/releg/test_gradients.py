@@ -57,8 +57,11 @@ def test_the_closed_form_is_what_autograd_computes(name: str, dtype: torch.dtype
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_but_the_relaxations_have_the_closed_form(name: str) -> None:
-    assert (name in IN_CLOSED_FORM) == (name not in ("straight-through", "gumbel-softmax"))
+def test_an_estimator_has_the_closed_form_iff_its_answer_has_all_parts(name: str) -> None:
+    model, estimator, x, noise = problem(name, torch.float64)
+    answer = estimator(model, x, noise)
+    parts = (answer.logit_grads, answer.path, answer.generative_grads)
+    assert estimator.closed_form == all(part is not None for part in parts)
 
 
 @pytest.mark.parametrize("name", IN_CLOSED_FORM)
