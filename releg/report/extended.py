@@ -7,33 +7,14 @@ from pathlib import Path
 
 from releg.report.formats import write
 from releg.report.names import label_of
-from releg.report.runs import (
-    Manifest,
-    Row,
-    bound_title,
-    budget_sentence,
-    missing_lines,
-    over_seeds,
-    read_manifest,
-)
+from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 
 MANIFEST = "extended_runs.json"
-COLUMNS = [
-    "architecture",
-    "estimator",
-    "unbiased",
-    "objective",
-    "budget",
-    "steps",
-    "seeds",
-    "test_nll_mean",
-    "test_nll_sd",
-    "multi_sample_nll_mean",
-    "samples",
-    "best_steps",
-    "minutes",
-]
+COLUMNS = (
+    *("architecture", "estimator", "unbiased", "objective", "budget", "steps", "seeds", "test_nll_mean", "test_nll_sd"),
+    *("multi_sample_nll_mean", "samples", "best_steps", "minutes"),
+)
 
 
 def write_extended(results: Path) -> str:

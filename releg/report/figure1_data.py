@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from releg.report.formats import read_csv, read_metrics, read_variances
+from releg.report.formats import WHOLE, read_csv, read_metrics, read_variances
 from releg.report.names import ESTIMATORS
 from releg.report.runs import Run, figure1_runs
 
 CSV = "figure1.csv"
+NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error")
 MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
 
 
@@ -40,28 +41,29 @@ def gather(runs: list[Run]) -> list[Point]:
 
 
 def _bounds(run: Run) -> list[Point]:
-    name = run.estimator
     rows = [row for row in read_metrics(run.folder / "metrics.csv") if row["metric"] == "val/elbo"]
-    times = [(int(row["step"]), float(row["seconds"]), float(row["value"])) for row in rows]
-    return [Point("val_elbo", name, name, run.seed, step, seconds, None, v, None) for step, seconds, v in times]
+    return [_point(run, row, quantity="val_elbo", estimator=run.estimator) for row in rows]
 
 
 def _variances(run: Run) -> list[Point]:
     rows = [row for row in read_variances(run.folder / "grad_variance.csv") if row["estimator"] in MEASURED]
-    return [
-        Point(
-            quantity=row["kind"],
-            trained_with=run.estimator,
-            estimator=MEASURED[row["estimator"]],
-            seed=run.seed,
-            step=int(row["step"]),
-            seconds=None,
-            layer=int(row["layer"]),
-            value=float(row["value"]),
-            standard_error=float(row["standard_error"]),
-        )
-        for row in rows
-    ]
+    return [_point(run, row, quantity=row["kind"], estimator=MEASURED[row["estimator"]]) for row in rows]
+
+
+def _point(run: Run, row: dict[str, str], **texts: str) -> Point:
+    return parse(row | {"trained_with": run.estimator, "seed": str(run.seed)} | texts)
+
+
+def parse(texts: dict[str, str]) -> Point:
+    """A point from its texts."""
+    return Point(**{name: _value(name, texts.get(name, "")) for name in Point._fields})
+
+
+def _value(name: str, text: str) -> Any:
+    """A number that does not apply is None."""
+    if name not in NUMBERS:
+        return text
+    return None if not text else int(text) if name in WHOLE else float(text)
 
 
 def as_csv(points: list[Point]) -> str:
@@ -75,22 +77,5 @@ def as_csv(points: list[Point]) -> str:
 
 def from_csv(path: Path) -> list[Point]:
     """The points of a figure1.csv."""
-
-    def number(text: str) -> float | None:
-        return float(text) if text else None
-
     optional = ("seconds", "layer", "standard_error")
-    return [
-        Point(
-            quantity=row["quantity"],
-            trained_with=row["trained_with"],
-            estimator=row["estimator"],
-            seed=int(row["seed"]),
-            step=int(row["step"]),
-            seconds=number(row["seconds"]),
-            layer=int(row["layer"]) if row["layer"] else None,
-            value=float(row["value"]),
-            standard_error=number(row["standard_error"]),
-        )
-        for row in read_csv(path, Point._fields, ("seed", "step", "value", *optional), optional)
-    ]
+    return [parse(row) for row in read_csv(path, Point._fields, NUMBERS, optional)]

@@ -10,14 +10,7 @@ from typing import Any
 
 from releg.architecture import architecture_name
 from releg.report.formats import readable
-from releg.report.names import (
-    AUTHORS_STEPS,
-    FIGURE1_ARCHITECTURE,
-    PAPER_DATA,
-    budget_name,
-    data_name,
-    estimator_name,
-)
+from releg.report.names import AUTHORS_STEPS, FIGURE1_ARCHITECTURE, PAPER_DATA, budget_name, data_name, estimator_name
 
 Row = dict[str, Any]
 

@@ -7,37 +7,15 @@ from pathlib import Path
 
 from releg.report.formats import readable, write
 from releg.report.names import ESTIMATORS, label_of
-from releg.report.runs import (
-    Manifest,
-    Row,
-    Run,
-    bound_title,
-    budget_sentence,
-    missing_lines,
-    over_seeds,
-    read_manifest,
-)
+from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 
 Paper = dict[str, dict[str, float]]
 LEGEND = "Mean ± standard deviation over seeds; minutes are training minutes per run."
-COLUMNS = [
-    "architecture",
-    "estimator",
-    "budget",
-    "steps",
-    "seeds",
-    "test_nll_mean",
-    "test_nll_sd",
-    "paper",
-    "difference",
-    "multi_sample_nll_mean",
-    "multi_sample_nll_sd",
-    "samples",
-    "best_steps",
-    "minutes",
-    "note",
-]
+COLUMNS = (
+    *("architecture", "estimator", "budget", "steps", "seeds", "test_nll_mean", "test_nll_sd", "paper", "difference"),
+    *("multi_sample_nll_mean", "multi_sample_nll_sd", "samples", "best_steps", "minutes", "note"),
+)
 
 
 def write_table1(results: Path) -> str:
