@@ -36,6 +36,7 @@ from lightning_modules.run.identity import (
 from lightning_modules.run.provenance import PROVENANCE, record_provenance
 from lightning_modules.run.settings import Built, Config, Settings
 from lightning_modules.run.tables import MetricsCSV
+from lightning_modules.run.tensorboard import RunTensorBoard
 from releg.architecture import architecture_name
 
 FIX = "use the config.yaml of the checkpoint's run"
@@ -97,7 +98,7 @@ def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, logger
 def make_loggers(folder: Path, start: Start | None = None) -> list[Logger]:
     """Of metrics.csv and TensorBoard, which hides what was logged after the checkpoint that the run continues from."""
     purge_step = start.step + 1 if start else None
-    return [MetricsCSV(folder), TensorBoardLogger(folder, name="", version="", purge_step=purge_step)]
+    return [MetricsCSV(folder), RunTensorBoard(folder, name="", version="", purge_step=purge_step)]
 
 
 def training_callbacks(identity: Mapping[str, Any]) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
