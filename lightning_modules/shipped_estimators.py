@@ -1,4 +1,4 @@
-"""Estimators by name: those that come with the project, and YAML files like theirs."""
+"""Estimators by name: shipped configs, and YAML files like them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SHIPPED = CONFIGS / "estimator"
 
 
 def shipped_names() -> list[str]:
-    """Names of the estimators that come with the project."""
+    """Names of the shipped estimator configs."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
 def settings_of(name: str) -> Any:
-    """What the config of an estimator says: class_path and init_args; ValueError if it says nothing of the kind."""
+    """class_path and init_args from an estimator's config; ValueError if it has none."""
     path = _file_of(name)
     if not path.is_file():
         names = ", ".join(shipped_names())
@@ -37,7 +37,7 @@ def _file_of(name: str) -> Path:
 
 
 def read_estimator(name: str) -> Estimator:
-    """Build the estimator of a shipped config's name or of a YAML file; ValueError tells what is wrong with it."""
+    """Build an estimator from the name of a shipped config or a YAML file; ValueError says what is wrong with it."""
     settings = settings_of(name)
     wrong = f"{_file_of(name)} does not describe an estimator"
     parser = ArgumentParser(exit_on_error=False)

@@ -1,6 +1,6 @@
-"""Fresh processes for memory measurements: a helper that has only imported forks one for each request.
+"""Fresh processes for memory measurements: a helper process imports everything once and forks for each request.
 
-multiprocessing's fork server would run the command's main module in every one of them.
+multiprocessing's fork server is no use here: it would run the command's main module in every fork.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Answer = tuple[float | None, str]  # MiB, and the traceback if there is one
 class FreshProcess:
     """Measures requests, each in a process of its own. Use it in a with statement.
 
-    Elsewhere than on Linux forking is not safe once libraries are loaded: there the helper starts anew each time.
+    Outside Linux it is not safe to fork once libraries are loaded, so there the helper is restarted each time.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class FreshProcess:
         self._stop()
 
     def peak_mib(self, request: Request) -> float | None:
-        """MiB that the step of the request needs; None if that cannot be measured here or the process was killed."""
+        """Peak MiB of the requested step; None if it cannot be measured here or the process was killed."""
         helper = self._helper = self._helper or self._start()
         assert helper.stdin is not None
         assert helper.stdout is not None
@@ -85,7 +85,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def answer_to(request: Request) -> Answer:
-    """The measurement, or what went wrong."""
+    """Return the measurement, or what went wrong."""
     try:
         return measure(request), ""
     except Exception:
@@ -98,7 +98,7 @@ def _send(stream: IO[bytes], message: object) -> None:
 
 
 def import_everything() -> None:
-    """Once, so that no process has to; nothing is computed, since threads do not survive a fork."""
+    """Import once, so that no fork has to. Compute nothing: threads do not survive a fork."""
     names = available()
     if PYRO in names:
         importlib.import_module("lightning_modules.bench.pyro_step")

@@ -1,4 +1,4 @@
-"""Peak memory of a training step, each measured in a process of its own that has done nothing else."""
+"""Peak memory of a training step, measured in a fresh process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure; plain arrays, which any process can read."""
+    """What to measure, as plain arrays that any process can read."""
 
     name: str
     layers: tuple[int, ...]
@@ -42,13 +42,13 @@ class Request:
 
 
 def request_for(name: str, problem: Problem, x: Tensor) -> Request:
-    """The steps of that estimator on x."""
+    """The request to measure that estimator's steps on x."""
     weights = {key: value.numpy() for key, value in problem.weights.items()}
     return Request(name, problem.layers, weights, x.numpy(), problem.threads, problem.seed)
 
 
 def measure(request: Request) -> float | None:
-    """MiB that a step needs; to be called in a fresh process. None where it cannot be measured."""
+    """Peak MiB of a step; call it in a fresh process. None if it cannot be measured here."""
     torch.set_num_threads(request.threads)
     x = torch.from_numpy(request.x.copy())
     tiny = (2,) * len(request.layers)
@@ -64,7 +64,7 @@ def measure(request: Request) -> float | None:
 
 
 def watch_peak() -> Callable[[], int | None]:
-    """Begin to watch; call the answer for the growth, in bytes, up to the peak since."""
+    """Start watching memory. Call the returned function to get the growth in bytes up to the peak since then."""
     if LINUX:
         try:
             ctypes.CDLL(None).malloc_trim(0)  # memory that is free already must not hide what the step takes

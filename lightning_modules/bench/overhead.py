@@ -42,11 +42,11 @@ class Stopwatch(pl.Callback):
         self.rate = 0.0
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Start or stop."""
+        """Start or stop the watch."""
         self.tick(trainer.global_step)
 
     def tick(self, step: int) -> None:
-        """Take note that a step has ended."""
+        """Record that a step has ended."""
         if step == self.first:
             self._started = time.perf_counter()
         elif step == self.last:
@@ -88,7 +88,7 @@ def bare_rate(name: str, bench: Bench, steps: int) -> float:
 
 
 def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
-    """One row per estimator; bare loop and Trainer take turns, the first one changing."""
+    """One row per estimator. Bare loop and Trainer alternate, and so does which of them goes first."""
     rows: list[Row] = []
     for name in available(tuple(CONFIGS)):
         say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
@@ -110,7 +110,7 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
 
 
 def overhead_columns(bare: Sequence[float], trainer: Sequence[float]) -> Row:
-    """Medians over repetitions; what is lost is taken within each."""
+    """Medians over repetitions; the loss is computed within each repetition."""
     lost = [1 - slow / fast for fast, slow in zip(bare, trainer, strict=True)]
     return {
         "bare_steps_per_second": round(statistics.median(bare), 2),
@@ -123,7 +123,7 @@ def overhead_columns(bare: Sequence[float], trainer: Sequence[float]) -> Row:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """A trial run has nothing to say about its progress."""
+    """Suppress progress messages during a trial run."""
     logger = logging.getLogger("releg")
     level = logger.level
     logger.setLevel(logging.WARNING)

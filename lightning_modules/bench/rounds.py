@@ -1,4 +1,4 @@
-"""Timing in rounds: every estimator takes a turn in each, so that a slow minute of the machine meets all of them."""
+"""Timing in rounds: every estimator takes a turn in each round, so a slow minute of the machine affects them all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Rounds = list[dict[str, Turn]]
 
 
 def interleave(steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], schedule: Schedule, seed: int) -> Rounds:
-    """Turns by round and estimator. All see the same batches from the same weights; their order changes by round."""
+    """Run the rounds. All estimators see the same batches from the same weights; their order changes each round."""
     slow = {name for name, step in steps.items() if warm_up(step, batches[0]) and name != REFERENCE}
     slow_rounds = {index * schedule.rounds // schedule.slow_rounds for index in range(schedule.slow_rounds)}
     order = random.Random(seed)
@@ -54,7 +54,7 @@ def interleave(steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], sch
 
 
 def warm_up(step: TrainingStep, x: Tensor) -> bool:
-    """Compile and allocate; answers whether the step is a slow one, found out on a part of the batch if possible."""
+    """Compile and allocate. Returns whether the step is slow, which is tried on part of the batch first."""
     step(x[:1])
     if seconds_of(step, x[: math.ceil(len(x) / 10)]) > SLOW_SECONDS / 2:
         return True
@@ -62,7 +62,7 @@ def warm_up(step: TrainingStep, x: Tensor) -> bool:
 
 
 def turn(step: TrainingStep, batches: Sequence[Tensor]) -> Turn:
-    """Steps on these batches from the step's own weights; if there are several, the first only warms the caches."""
+    """Time steps on these batches from the step's own weights; of several, the first only warms the caches."""
     step.restore()
     times, parts = [], []
     for x in batches:
@@ -100,5 +100,5 @@ def summary(rounds: Rounds, name: str) -> dict[str, object]:
 
 
 def quartiles(values: Sequence[float]) -> list[float]:
-    """Lower and upper."""
+    """Lower and upper quartile."""
     return [round(float(value), 3) for value in np.percentile(values, (25, 75))]

@@ -39,13 +39,13 @@ def missing() -> dict[str, str]:
 
 
 def available(names: tuple[str, ...] = ALL) -> list[str]:
-    """Those of `names` that can be measured here."""
+    """The `names` that can be measured here."""
     return [name for name in names if name not in missing()]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Where a step is taken: the nets, their weights, and the settings that all estimators share."""
+    """The nets, their weights, and the settings that all estimators share."""
 
     layers: tuple[int, ...]  # shallow first
     weights: Weights
@@ -59,7 +59,7 @@ class Problem:
 
 
 def make_step(name: str, problem: Problem) -> TrainingStep:
-    """The step of that estimator, on nets of its own; besides the names here, shipped ones and YAML files will do."""
+    """Build that estimator's step on its own nets. The name may also be that of a shipped config or a YAML file."""
     if name == PYRO:
         from lightning_modules.bench.pyro_step import PyroStep  # Pyro is an optional extra
 

@@ -34,11 +34,11 @@ class Bench:
     seed: int
 
     def problem(self, layers: tuple[int, ...], weights: Weights | None = None) -> Problem:
-        """At these weights, or at the initial ones."""
+        """The problem at these weights, or at the initial ones."""
         return Problem(layers, weights or self.initial_weights(layers), self.threads, self.seed)
 
     def initial_weights(self, layers: tuple[int, ...]) -> Weights:
-        """As a run with this seed starts."""
+        """The weights with which a run of this seed starts."""
         module = SBNModule(list(layers), CommonRandomNumbers(), self.data.data_size, seed=self.seed)
         return {**copy_of(module.model.state_dict()), "mean": self.data.mean}
 
@@ -72,7 +72,7 @@ def endless(data: BinaryImages) -> Iterator[Tensor]:
 
 
 def copy_of(state: dict[str, Tensor]) -> Weights:
-    """Weights that further training leaves alone."""
+    """A copy that further training does not change."""
     return {name: value.detach().clone() for name, value in state.items()}
 
 
@@ -92,7 +92,7 @@ def measure_table(bench: Bench, architectures: Iterable[tuple[int, ...]], train_
 
 
 def measure_memory(bench: Bench, fresh: FreshProcess, problem: Problem) -> dict[str, float | None]:
-    """Each estimator's peak in MiB; one process is enough where once is."""
+    """Each estimator's peak in MiB: of one process, or the largest of three."""
     requests = {name: request_for(name, problem, bench.batches[0]) for name in available()}
     repeats = 1 if bench.memory_once else 3
     return {name: largest(fresh.peak_mib(request) for _ in range(repeats)) for name, request in requests.items()}
@@ -115,7 +115,7 @@ def _rows(bench: Bench, problem: Problem, memory: dict[str, float | None], colum
 
 
 def largest(values: Iterable[float | None]) -> float | None:
-    """Of several measurements; None if one failed."""
+    """The largest of several measurements; None if one failed."""
     every = list(values)
     known = [value for value in every if value is not None]
     return max(known) if len(known) == len(every) else None

@@ -1,4 +1,4 @@
-"""A whole training step, outside any Trainer: what is timed, and whose memory is taken."""
+"""A whole training step without a Trainer: this is what is timed and whose memory is measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Weights = dict[str, Tensor]  # a SigmoidBeliefNet's state
 
 
 class TrainingStep:
-    """A bare loop's step: draw noise, estimate, zero_grad, backward, RMSprop as SBNModule sets it up; loss summed."""
+    """One step of a bare loop: draw noise, compute the loss, zero_grad, backward, step of the module's optimiser."""
 
     def __init__(self, module: SBNModule, seed: int) -> None:
         self.module = module
@@ -25,7 +25,7 @@ class TrainingStep:
         self._start = {name: value.clone() for name, value in module.model.state_dict().items()}
 
     def restore(self) -> None:
-        """Go back to the weights at which the step was made."""
+        """Restore the weights that the step was built with."""
         self.module.model.load_state_dict(self._start)
 
     def __call__(self, x: Tensor) -> None:

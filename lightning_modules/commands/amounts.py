@@ -1,4 +1,4 @@
-"""What releg variance and releg compare refuse of the options that they share."""
+"""Checks of the options that releg variance and releg compare share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def check_amounts(options: argparse.Namespace, command: str) -> None:
-    """Raise ValueError unless there is something to measure, under different names."""
+    """Raise ValueError unless the amounts are sensible and the estimators have different names."""
     checks = [
         ("--num-images", options.num_images, 2 <= options.num_images <= 50_000, "2 to 50000"),
         ("--samples-per-image", options.samples_per_image, options.samples_per_image >= 2, "at least 2"),

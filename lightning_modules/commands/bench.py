@@ -60,10 +60,10 @@ MEMORY_THRICE = "The largest of three such processes"
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises what argparse would print below a page of usage."""
+    """Raises an error where argparse would print a page of usage and exit."""
 
     def error(self, message: str) -> NoReturn:
-        """One sentence."""
+        """Raise the message as one sentence."""
         raise ValueError(f"{message}; see {self.prog} --help")
 
 
@@ -100,7 +100,7 @@ def build_parser() -> Parser:
 
 
 def either(setting: str) -> str:
-    """A default, and the one of --quick."""
+    """The default, and the one with --quick."""
     return f"{getattr(FULL, setting)}, quick {getattr(QUICK, setting)}"
 
 
@@ -113,7 +113,7 @@ def architecture(text: str) -> tuple[int, ...]:
 
 
 def at_least(low: int) -> Callable[[str], int]:
-    """Reads whole numbers from `low` on."""
+    """A reader of whole numbers that are at least `low`."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < low:
@@ -124,7 +124,7 @@ def at_least(low: int) -> Callable[[str], int]:
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print and write; answers with the exit code."""
+    """Measure, print and write. Returns the exit code."""
     quieten()
     try:
         options = build_parser().parse_args(argv)
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    """The command on parsed options."""
+    """Run the command with parsed options."""
     effort = chosen_effort(options)
     prepare_output(options.output)
     data = BinarizedMNIST(batch_size=options.batch_size, seed=options.seed)
@@ -170,7 +170,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
-    """Numbers, then the report made from them."""
+    """Write the numbers, then the report made from them."""
     for name, content in ((report.ROWS, rows), (report.STUDIES, studies)):
         write_atomically(folder / name, json.dumps(content, indent=2) + "\n")
     written = report.write_bench(folder)
@@ -179,7 +179,7 @@ def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
 
 
 def chosen_effort(options: argparse.Namespace) -> Effort:
-    """The preset, with what options change."""
+    """The preset, changed by what the options say."""
     preset = QUICK if options.quick else FULL
 
     def choose(name: str) -> int:
@@ -204,7 +204,7 @@ def chosen_effort(options: argparse.Namespace) -> Effort:
 
 
 def prepare_output(folder: Path) -> None:
-    """Find out now, not after half an hour, that the folder cannot be written."""
+    """Fail now, not after half an hour, if the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / ".bench-trial", "")
@@ -216,7 +216,7 @@ def prepare_output(folder: Path) -> None:
 
 
 def pyro_version() -> dict[str, str]:
-    """Of the optional extra, if it is there."""
+    """Version of the optional extra, if it is installed."""
     return {} if PYRO in missing() else {"pyro-ppl": metadata.version("pyro-ppl")}
 
 
@@ -227,7 +227,7 @@ def load() -> float | None:
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Torch's own threads, for the time of the measurement; the cpu engine is told by its argument."""
+    """Limit torch's threads during the measurement; the cpu engine gets their number as an argument."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -1,4 +1,4 @@
-"""releg compare: every estimator at the same weights and images, cost beside variance and bias."""
+"""releg compare: variance, bias and cost of every estimator at the same weights and images."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.report.compare import write_compare
 
-DESCRIPTION = """All estimators at the same weights and on the same training images, cost beside variance and bias.
+DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
 
-Variance and bias are those of the gradient by all weights and biases of the inference net; per layer, of the gradient
-by the mean of every unit. The bias is told against a long average of common random numbers. Cost is a whole training
-step, timed in turns with the likelihood ratio's. Writes compare.md, compare.csv, compare.json and compare.png. What is
-measured already is kept: the same command again continues."""
+Variance and bias are those of the gradient w.r.t. all weights and biases of the inference net; per layer, of the
+gradient w.r.t. the mean of every unit. Bias is measured against a long average of common random numbers. Cost is that
+of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, compare.csv, compare.json and
+compare.png. Finished measurements are kept: the same command again continues."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,13 +50,13 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"shipped estimators or YAML files like theirs; default: all shipped ones ({', '.join(shipped_names())})",
     )
     add("--num-images", type=int, default=50, metavar="N", help="first N training images; default: 50")
-    add("--samples-per-image", type=int, default=100, metavar="S", help="answers per image; default: 100")
+    add("--samples-per-image", type=int, default=100, metavar="S", help="estimates per image; default: 100")
     add(
         "--baseline-steps",
         type=int,
         default=1000,
         metavar="K",
-        help="mini-batches on which what an estimator owns is trained first, the weights standing still; default: 1000",
+        help="mini-batches on which an estimator's own parameters are trained first, at fixed weights; default: 1000",
     )
     add("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     add("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: that of the run")
@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print and write; answers with the exit code."""
+    """Measure, print and write. Returns the exit code."""
     try:
         run(build_parser().parse_args(argv), argv)
     except SystemExit as end:  # argparse has said what was wrong
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(options: argparse.Namespace, argv: list[str]) -> None:
-    """The command on parsed options."""
+    """Run the command with parsed options."""
     _check(options)
     for name in options.estimators:
         read_estimator(name)  # a mistake is told before anything is measured
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace, argv: list[str]) -> None:
 
 
 def _without_home(word: str) -> str:
-    """A path from the current folder on, or its name if it lies elsewhere: other people have other folders."""
+    """A path relative to the current folder, or only its name: other people have other folders."""
     path = Path(word)
     if not path.is_absolute():
         return word

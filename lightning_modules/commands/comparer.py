@@ -1,4 +1,4 @@
-"""What releg compare finds out about one estimator, and where it keeps it: a run that is interrupted goes on."""
+"""What releg compare measures for one estimator. Each result is kept in a file, so an interrupted command continues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Amounts:
 
 
 class Comparer:
-    """Measures estimators one by one at the same weights and images, and remembers each in a file of its own."""
+    """Measures estimators one by one at the same weights and images, and keeps each result in its own file."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Comparer:
         self.process = process
 
     def row(self, name: str) -> Row:
-        """All figures of the estimator of that name; from its file, if it was made with the same settings."""
+        """All figures of that estimator, from its file if that was made with the same settings."""
         estimator = read_estimator(name)
         path = self.store / f"{Path(name).stem}.json"
         identity = self._identity(name, estimator)
@@ -81,7 +81,7 @@ class Comparer:
         return row
 
     def _identity(self, name: str, estimator: Estimator) -> str:
-        """Of what the figures depend on, other than the machine: weights, images, amounts, settings and code."""
+        """A hash of all that the figures depend on, except the machine: weights, images, amounts, settings, code."""
         text = hashlib.blake2b(digest_size=16)
         for tensor in (*self.model.state_dict().values(), *self.own.state_dict().values()):
             text.update(tensor.numpy().tobytes())
@@ -142,7 +142,7 @@ class Comparer:
         return showing(what, self.settings.num_images, _tell)
 
     def _cost(self, name: str) -> Row:
-        """Milliseconds of a training step beside LR's in the same rounds, and its memory."""
+        """Milliseconds of a training step, those of LR in the same rounds, and the step's memory."""
         threads = torch.get_num_threads()
         weights = {key: value.clone() for key, value in self.model.state_dict().items()}
         problem = Problem(tuple(self.model.layers), weights, threads, self.settings.seed)

@@ -53,8 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
         type=int,
         default=2000,
         metavar="K",
-        help="an estimator that is not the run's own has its baselines trained for K mini-batches of training images "
-        "first, the weights standing still; default: 2000",
+        help="train the baselines of estimators that are not the run's own for K mini-batches first, at fixed weights; "
+        "default: 2000",
     )
     add("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: that of the run")
     add(
@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print and write; answers with the exit code."""
+    """Measure, print and write. Returns the exit code."""
     try:
         run(build_parser().parse_args(argv))
     except SystemExit as end:  # argparse has said what was wrong
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    """The command on parsed options."""
+    """Run the command with parsed options."""
     _check(options)
     others = {Path(name).stem: read_estimator(name) for name in options.estimators}
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
@@ -108,7 +108,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def table(results: Mapping[str, GradientVariances]) -> str:
-    """Markdown: one row per layer and estimator."""
+    """A Markdown table with one row per layer and estimator."""
     columns = [kind for kind in COLUMNS if any(kind in result.layers[0] for result in results.values())]
     compared = REFERENCE in results and len(results) > 1
     header = ["layer", "estimator", *columns, *([f"ratio to {REFERENCE}"] if compared else [])]

@@ -1,4 +1,4 @@
-"""How far the grid is: one line that is refreshed on a terminal, a plain line now and then elsewhere."""
+"""Progress of the grid: one refreshed line on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRUSTED_AFTER = 10.0  # seconds of predicted work, before which actual times do 
 
 
 class GridDisplay:
-    """Follows the runs, tells what ended, and how long the rest will take.
+    """Follows the runs, reports those that end, and predicts how long the rest will take.
 
     Args:
         total: runs in all.
@@ -47,7 +47,7 @@ class GridDisplay:
         self.problems: dict[GridRun, str] = {}
 
     def update(self, running: list[Job], ended: list[Ended]) -> None:
-        """Called a few times a second."""
+        """Show the state of the running jobs and report those that ended; called a few times a second."""
         for job in running:
             self._waiting.pop(job.status.run, None)
         for each in ended:
@@ -59,7 +59,7 @@ class GridDisplay:
             self._show(self._status(running))
 
     def seconds_left(self, running: Sequence[Job] = ()) -> float | None:
-        """Predicted from the costs; corrected by how long the work so far took against its prediction."""
+        """Predict from the costs, corrected by how the work so far compares with its prediction."""
         if not self._costs:
             return None
         left = [self._costs[run].total(done) for run, done in self._waiting.items()]
@@ -76,7 +76,7 @@ class GridDisplay:
         return factor * left_together(left, self._jobs)
 
     def close(self) -> None:
-        """What follows starts on a line of its own."""
+        """Clear the line, so that what follows starts on its own."""
         if self._is_terminal:
             self._out.write("\r\x1b[K")
             self._out.flush()
@@ -110,7 +110,7 @@ class GridDisplay:
         return " | ".join(parts)
 
     def tell(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.close()
         self._out.write(f"{line}\n")
         self._out.flush()

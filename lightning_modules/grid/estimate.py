@@ -33,16 +33,16 @@ class Cost:
     steps: int
 
     def left(self, done: int) -> float:
-        """From a step on, without the start."""
+        """Seconds left after `done` steps, without the start of a process."""
         return (self.steps - done) * (self.step + self.rest / self.steps)
 
     def total(self, done: int = 0) -> float:
-        """From the start of a process that continues after `done` steps."""
+        """Seconds of a process that continues after `done` steps, its start included."""
         return self.start + self.left(done)
 
 
 def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
-    """Try the first steps of a run, a validation batch and a measurement; nothing is kept of them.
+    """Predict by timing the first steps of a run, a validation batch and a measurement; their results are discarded.
 
     Args:
         config: of the run.
@@ -119,7 +119,7 @@ def _seconds(do: Callable[[], object]) -> float:
 
 
 def use_threads(count: int) -> None:
-    """As many as a job will have, so that it is timed as it will run."""
+    """Use as many threads as a job will have, so that the timing fits."""
     torch.set_num_threads(count)
     numba.set_num_threads(min(count, numba.get_num_threads()))
 

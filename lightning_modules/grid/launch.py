@@ -13,7 +13,7 @@ from lightning_modules.run.parent import Progress, read_progress
 
 @dataclass
 class Job:
-    """A run that is being made, or, on a cluster, waits for its turn."""
+    """A run that is being made or, on a cluster, is waiting for its turn."""
 
     status: RunStatus
     started: float = field(default_factory=time.monotonic)
@@ -28,7 +28,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Since it was started."""
+        """Seconds since it was started."""
         return time.monotonic() - self.started
 
 
@@ -46,7 +46,7 @@ OnUpdate = Callable[[list[Job], list[Ended]], None]
 
 
 def judge(job: Job, code: int) -> Ended:
-    """How a run ended whose process ended with this exit code."""
+    """Find out how a run ended from its process's exit code and its folder."""
     problem = ""
     try:
         if code != 0 or read_result(job.status.folder) is None:

@@ -1,4 +1,4 @@
-"""Runs of the grid on this machine: a process each, some at a time; none outlives the one that started it."""
+"""The local launcher: runs the grid on this machine, one process per run; none outlives the launcher."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class LocalJob(Job):
 
 
 def default_jobs(runs: int) -> int:
-    """As many as there are cores and memory for: steps this small gain little from a second thread.
+    """One job per core if there is enough memory: steps this small gain little from a second thread.
 
-    A GPU is left to one run at a time.
+    On a GPU, one job at a time.
     """
     if torch.cuda.is_available():
         return 1
@@ -38,12 +38,12 @@ def default_jobs(runs: int) -> int:
 
 
 def threads_per_job(jobs: int) -> int:
-    """The cores of this process, divided; or what the user's environment says."""
+    """Cores divided by jobs, or what the user's environment says."""
     return threads_asked_for() or max(1, cores() // jobs)
 
 
 def threads_asked_for() -> int | None:
-    """What the user's environment says."""
+    """The number of threads in the user's environment, if there is one."""
     asked = os.environ.get(process.THREAD_VARIABLES[0], "")
     return int(asked) if asked.isdecimal() and int(asked) > 0 else None
 
@@ -74,7 +74,7 @@ def run_all(waiting: Sequence[RunStatus], jobs: int, keep_open: int, on_update: 
 
 @contextmanager
 def _running() -> Iterator[list[LocalJob]]:
-    """The running jobs; whatever ends the loop ends them, and waits until they are gone."""
+    """The list of running jobs. However the loop ends, they are stopped and waited for."""
     running: list[LocalJob] = []
     try:
         yield running

@@ -1,4 +1,4 @@
-"""results/runs.json: what the reports read. The finished runs of a grid with config, result and provenance of each."""
+"""results/runs.json, which the reports read: config, result and provenance of each finished run of the grid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_manifests(
     made: Container[GridRun],
     elapsed: float,
 ) -> None:
-    """Write that of the grid; and that of the second table, if it was asked for: else it stays as it is.
+    """Write the manifest of the grid, and that of the second table if it was asked for; otherwise it stays as it is.
 
     Args:
         results: the folder.
@@ -59,17 +59,17 @@ def _in_grid(run: GridRun) -> bool:
 
 
 def _in_second_table(run: GridRun) -> bool:
-    """LR and CRN stand beside the others."""
+    """The second table shows LR and CRN too."""
     return run.extended or run.architecture == EXTENDED_ARCHITECTURE
 
 
 def _made_at_once(status: RunStatus, made: Container[GridRun]) -> bool:
-    """Whether this command made the run from its first step to the last: each process leaves one entry."""
+    """Whether this command made the whole run: every process leaves one entry."""
     return status.run in made and len(_provenance(status.folder)) == 1
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A manifest as it stands; empty if there is none that can be read."""
+    """The present manifest; empty if there is none or it cannot be read."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The options of reproduce.sh; loads nothing heavy, so that a mistake is answered at once."""
+"""The options of reproduce.sh. This module loads nothing heavy, so a mistake is answered at once."""
 
 from __future__ import annotations
 

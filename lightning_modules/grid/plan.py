@@ -1,4 +1,4 @@
-"""The grid of Table 1: which runs there are, and how each stands on disk."""
+"""The grid of Table 1: its runs and the state of each on disk."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class RunStatus:
 
     @property
     def steps(self) -> int:
-        """How long it is."""
+        """Its number of training steps."""
         return int(self.config["trainer"]["max_steps"])
 
 
 def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
-    """All runs of the grid, seed by seed so that a first whole table is there early.
+    """All runs of the grid, seed by seed, so that a first complete table is ready early.
 
-    The overlay that measures gradient variances lies in measure/ beside the folder of the budget, under its name.
+    The overlay that measures gradient variances has the budget's file name, in the folder measure/ next to budget/.
     """
     measure = budget.parent.parent / "measure" / budget.name
     runs = []
@@ -89,24 +89,24 @@ def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, r
 
 
 def status_of(run: GridRun) -> RunStatus:
-    """Where a run lies and whether it is finished; ValueError if its folder is damaged."""
+    """The folder of a run and whether it is finished; ValueError if the folder is damaged."""
     return find(run, Settings("fit", list(run.arguments)))
 
 
 def find(run: GridRun, settings: Settings) -> RunStatus:
-    """The same of a run whose settings are known: reading the arguments takes a third of a second."""
+    """The same for a run whose settings are known: parsing the arguments takes a third of a second."""
     folder = find_run_folder(settings)
     return RunStatus(run, settings.config, folder, read_result(folder), _steps_done(folder))
 
 
 def _steps_done(folder: Path) -> int:
-    """Until the last validation: there is a checkpoint of it."""
+    """The step of the last validation, which has a checkpoint."""
     rows = read_metrics(folder / METRICS) if (folder / METRICS).is_file() else []
     return max((int(row["step"]) for row in rows if row["metric"] == "val/elbo"), default=0)
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """The result of a finished run; none if it is not finished."""
+    """The result of a finished run; None if it is not finished."""
     path = folder / RESULT
     if not path.is_file():
         return None

@@ -76,7 +76,7 @@ def run_to_end(folder: str, title: str, arguments: Sequence[str], threads: int) 
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes in order, or else by force, and wait until they are gone."""
+    """Terminate processes, kill those that do not end, and wait until all are gone."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + SECONDS_TO_STOP

@@ -1,4 +1,4 @@
-"""Runs of the grid on a Ray cluster: a task each; one whose worker or machine is lost goes on elsewhere.
+"""The Ray launcher: one task per run. A run whose worker or machine is lost continues elsewhere.
 
 All machines see the clone, its environment and the results folder under the same paths. A task starts the process that
 the local launcher would start, so the numbers are the same; progress is read from the folder. A run has one thread, or
@@ -57,7 +57,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """OSError at once where nothing listens: Ray itself would try for minutes."""
+    """Raise OSError at once if nothing listens there: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         with socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER):
@@ -65,7 +65,7 @@ def _knock(address: str) -> None:
 
 
 def places(threads: int, gpus_per_run: float) -> int:
-    """How many runs the cluster, as it is now, makes at a time; ValueError if none."""
+    """How many runs fit on the cluster at a time; ValueError if none does."""
     import ray
 
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -147,7 +147,7 @@ def _has_result(status: RunStatus) -> bool:
 
 
 def _cancel(tasks: list[Any]) -> None:
-    """End the tasks with their processes, and wait until these are gone; what does not end is ended by force."""
+    """Cancel the tasks and wait until their processes are gone; those that do not end are killed."""
     import ray
 
     for force in (False, True):

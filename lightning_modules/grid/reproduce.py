@@ -61,7 +61,7 @@ def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
 
 
 def _find(settings: Mapping[GridRun, Settings]) -> tuple[list[RunStatus], dict[GridRun, str]]:
-    """Where the runs lie and how they stand; a damaged folder is that run's problem."""
+    """The state of the runs on disk. A damaged folder is a problem of that run only."""
     found, problems = [], {}
     for run, given in settings.items():
         try:
@@ -122,7 +122,7 @@ def _display(
 
 
 def _costs(waiting: list[RunStatus], threads: int, start_of_a_process: float) -> dict[GridRun, Cost]:
-    """Predicted costs, one trial per architecture and estimator; none if that fails, which the run itself will tell."""
+    """Predicted costs, from one trial per architecture and estimator. Empty if a trial fails; the run will say why."""
     use_threads(threads)
     kinds: dict[tuple[str, str], Cost] = {}
     try:

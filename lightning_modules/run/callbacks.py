@@ -1,4 +1,4 @@
-"""What runs beside training: the clock, the progress display, the progress file and the images for TensorBoard."""
+"""Callbacks of a run: the training clock, the progress display, the progress file, and images for TensorBoard."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class TrainingClock(pl.Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """A continued run logs again what an interruption cut off from its checkpoint, also if no step is left."""
+        """Drop rows after the checkpoint: the continued run logs them again, even if no step is left."""
         if trainer.state.fn == "fit":
             self._rewind(trainer, checkpoint["global_step"])
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A run that starts anew, its checkpoints being lost, logs all again."""
+        """Drop all rows if the run starts anew because its checkpoints are lost."""
         self._rewind(trainer, trainer.global_step)
 
     @staticmethod
@@ -60,11 +60,11 @@ class TrainingClock(pl.Callback):
                 logger.rewind(step)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Start."""
+        """Start the clock."""
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Stop, and tell the file of metrics."""
+        """Stop the clock and pass the time to metrics.csv."""
         self.seconds += time.perf_counter() - self._started
         for logger in trainer.loggers:
             if isinstance(logger, MetricsCSV):
@@ -80,14 +80,14 @@ class StepProgress(pl.Callback):
         self._last_line = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begin where the run stands."""
+        """Show the step that the run has reached."""
         self._first = (trainer.global_step, time.monotonic())
         self._last_line = time.monotonic()
         if trainer.is_global_zero and sys.stderr.isatty():
             self._bar = tqdm(total=trainer.max_steps, initial=trainer.global_step, unit="step", dynamic_ncols=True)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any) -> None:
-        """Move on; the elbo is read from the device only when it is shown."""
+        """Advance. The elbo is read from the device only when it is shown."""
         if self._bar is not None:
             self._bar.update(trainer.global_step - self._bar.n)
             if trainer.global_step % 50 == 0:
@@ -97,13 +97,13 @@ class StepProgress(pl.Callback):
             say(f"step {trainer.global_step} of {trainer.max_steps}, {self._elbos(trainer, pl_module)}")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Leave the bar as it is."""
+        """Close the bar and leave it visible."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """A sentence about the error starts on a line of its own."""
+        """Close the bar, so that the error message starts on its own line."""
         self.on_train_end(trainer, pl_module)
 
     def _elbos(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
@@ -127,11 +127,11 @@ class ProgressFile(pl.Callback):
         self._last = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A continued run starts further on."""
+        """Write where a continued run starts."""
         self._write(trainer, None)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
-        """The elbo is read from the device only when it is written."""
+        """Write now and then. The elbo is read from the device only when it is written."""
         if self._path and time.monotonic() - self._last > SECONDS_BETWEEN_WRITES:
             elbo = pl_module.train_elbo if isinstance(pl_module, SBNModule) else None
             self._write(trainer, None if elbo is None else float(elbo))
@@ -143,13 +143,13 @@ class ProgressFile(pl.Callback):
 
 
 class ImageGrids(pl.Callback):
-    """Writes the grids at the start and the end of a run and whenever the step has doubled."""
+    """Writes grids of images at the start and end of a run and whenever the step has doubled."""
 
     def __init__(self) -> None:
         self._next_step = 0
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """At validations only: training is not held up in between."""
+        """Write at validations only, so that training is not held up in between."""
         due = trainer.global_step >= self._next_step or trainer.global_step >= trainer.max_steps
         if trainer.state.fn != "fit" or not due or not trainer.is_global_zero:
             return

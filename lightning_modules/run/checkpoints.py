@@ -33,11 +33,11 @@ PARTS = {  # what Lightning and this project read from a checkpoint
 
 
 class DamagedCheckpointError(ValueError):
-    """A file that is not a whole checkpoint of ours."""
+    """The file is not a whole checkpoint of this program."""
 
 
 class SafeCheckpointIO(TorchCheckpointIO):
-    """Writes to a temporary name, syncs and renames; refuses what is damaged or carries code."""
+    """Writes to a temporary name, syncs and renames. Refuses files that are damaged or contain code."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write the checkpoint with its digest; the name appears only when the file is whole."""
@@ -151,7 +151,7 @@ def find_newest(folder: Path, check: Callable[[dict[str, Any]], None]) -> tuple[
 
 
 def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
-    """A checkpoint; none, with a word about it, if it is damaged or of another run."""
+    """Load a checkpoint; if it is damaged or of another run, say so and return None."""
     if not path.is_file():
         return None
     try:
@@ -168,9 +168,9 @@ def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, An
 
 
 class RunCheckpoint(pl.Callback):
-    """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo; written after every validation.
+    """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo. Saves after every validation.
 
-    After, so that a run continued from last.ckpt has neither to repeat a validation nor misses one.
+    After the validation, so that a run continued from last.ckpt neither repeats nor misses one.
 
     Args:
         identity: of the run; every checkpoint carries it.
@@ -187,7 +187,7 @@ class RunCheckpoint(pl.Callback):
         return {"best_elbo": self.best_elbo, "best_step": self.best_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore it."""
         self.best_elbo, self.best_step = state_dict["best_elbo"], state_dict["best_step"]
 
     def on_save_checkpoint(
@@ -197,7 +197,7 @@ class RunCheckpoint(pl.Callback):
         checkpoint["identity"] = self.identity
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save, best first: a kill between the two files repeats the steps since the last one and the best again."""
+        """Save the best first: after a kill between the two files, the steps since last.ckpt are repeated."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         self._check_weights(trainer, pl_module)
@@ -208,7 +208,7 @@ class RunCheckpoint(pl.Callback):
         self._save_last(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the end of a run that stopped between two validations."""
+        """Save the end of a run that stopped between two validations."""
         if self.saved_step == trainer.global_step:
             return
         self._check_weights(trainer, pl_module)
@@ -228,7 +228,7 @@ class RunCheckpoint(pl.Callback):
 
     @staticmethod
     def _check_weights(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A checkpoint of broken weights would replace the last good one."""
+        """Refuse to replace the last good checkpoint by one with broken weights."""
         bad = [name for name, value in pl_module.named_parameters() if not bool(torch.isfinite(value).all())]
         if bad:
             raise FloatingPointError(

@@ -109,7 +109,7 @@ def save_config(folder: Path, config: Config) -> None:
 
 @lru_cache(maxsize=1000)
 def _saved_settings(path: Path, changed: int) -> dict[str, Any]:
-    """What config.yaml says, as it stands since a change."""
+    """The settings in a config.yaml, read once after each change."""
     return settings_of(read_config(path.parent))
 
 

@@ -80,7 +80,7 @@ def evaluate(settings: Settings) -> None:
 
 
 def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, loggers: Sequence[Logger] = ()) -> pl.Trainer:
-    """A Trainer with these arguments, which writes nothing but what the loggers and callbacks write to the folder."""
+    """A Trainer with these arguments. Only the loggers and callbacks write anything, and only to the folder."""
     ours = {
         "default_root_dir": None if folder is None else str(folder),
         "plugins": [SafeCheckpointIO()],
@@ -96,7 +96,7 @@ def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, logger
 
 
 def make_loggers(folder: Path, start: Start | None = None) -> list[Logger]:
-    """Of metrics.csv and TensorBoard, which hides what was logged after the checkpoint that the run continues from."""
+    """Loggers of metrics.csv and of TensorBoard, which hides what was logged after the start's checkpoint."""
     purge_step = start.step + 1 if start else None
     return [MetricsCSV(folder), RunTensorBoard(folder, name="", version="", purge_step=purge_step)]
 

@@ -1,4 +1,4 @@
-"""One reproduce.sh at a time in a folder of results, one process at a time in the folder of a run."""
+"""Locks: one reproduce.sh at a time per results folder, one process at a time per run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS_TO_WAIT = 4.0  # the jobs of a process that was just killed end, and giv
 
 @contextmanager
 def locked(results: Path) -> Iterator[int]:
-    """Hold the lock on all results; gives the file descriptor that holds it.
+    """Hold the lock on all results. Yields the file descriptor that holds it.
 
     BlockingIOError, with a sentence, if another process has it.
     """
@@ -25,14 +25,14 @@ def locked(results: Path) -> Iterator[int]:
 
 @contextmanager
 def locked_run(folder: Path, wait: float = SECONDS_TO_WAIT) -> Iterator[None]:
-    """Hold the lock on one run, be its folder shared by several machines; BlockingIOError if another process has it."""
+    """Hold the lock on one run, also on a shared file system; BlockingIOError if another process has it."""
     with _held(folder / ".lock", "releg fit", folder, f"{os.getpid()} on {platform.node()}", wait):
         yield
 
 
 @contextmanager
 def _held(path: Path, who: str, where: Path, me: str, wait: float | None = None) -> Iterator[int]:
-    """Hold a lock, which the system releases however the process ends."""
+    """Hold a lock. The system releases it however the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         deadline = time.monotonic() + (SECONDS_TO_WAIT if wait is None else wait)

@@ -1,4 +1,4 @@
-"""One run in several processes (DDP): what these, its ranks, owe to each other."""
+"""One run in several processes, its ranks (DDP): who writes, who waits, what is averaged."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ AS_LONG_AS_IT_TAKES = timedelta(days=10_000)
 
 
 def is_first() -> bool:
-    """Whether this process is, or will be, the one rank that writes; known before a trainer exists."""
+    """Whether this process is rank 0, the one that writes. Known before a trainer exists."""
     rank = getattr(rank_zero_only, "rank", 0)  # Lightning reads it from the environment of any launcher
     return rank == 0 and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def follow_launcher() -> None:
-    """A rank that was started by another one ends with it, however that ends."""
+    """Make a rank that another one started end with it, however that ends."""
     if os.environ.get("LOCAL_RANK", "0") != "0":
         parent.end_with(int(os.environ.get(parent.PARENT_VARIABLE) or os.getppid()))
 
 
 def share_machine(trainer: pl.Trainer) -> None:
-    """Divide the cores among the ranks of this machine: those about to be started inherit what is set here.
+    """Divide the cores among the ranks of this machine; ranks started later inherit the settings.
 
-    OMP_NUM_THREADS, where the user gave it, is meant per rank.
+    If the user set OMP_NUM_THREADS, it counts per rank.
     """
     if trainer.num_devices == 1:
         return
@@ -43,7 +43,7 @@ def share_machine(trainer: pl.Trainer) -> None:
 
 
 def mean_over_ranks_(values: Sequence[Tensor]) -> None:
-    """Replace each tensor, in place, by its mean over the ranks; all of them travel in one message."""
+    """Replace each tensor, in place, by its mean over the ranks, with one message for all."""
     if not values or not _are_several():
         return
     flat = torch.cat([value.reshape(-1) for value in values])
@@ -55,7 +55,7 @@ def mean_over_ranks_(values: Sequence[Tensor]) -> None:
 
 @contextmanager
 def others_wait() -> Iterator[None]:
-    """What rank 0 does in here may take hours, after which ranks would give up waiting in a collective of training."""
+    """Let the other ranks wait for rank 0, for hours if need be; training's own collectives would time out."""
     if not _are_several():
         yield
         return

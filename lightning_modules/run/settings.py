@@ -133,20 +133,17 @@ def _add_model_and_data(parser: ArgumentParser) -> None:
 
 
 def _plain(parser: LightningArgumentParser, parsed: Any) -> Config:
-    """Plain values. BinarizedMNIST's settings stand directly under data; null stands only where it is no default."""
-    config = yaml.load(
-        parser.dump(parsed, skip_link_targets=False, skip_unset=False, skip_validation=True), yaml.CSafeLoader
-    )
-    defaults = yaml.load(
-        parser.dump(parser.get_defaults(), skip_link_targets=False, skip_unset=False, skip_validation=True),
-        yaml.CSafeLoader,
+    """Plain values. BinarizedMNIST's settings are directly under data; null is kept only if it is not the default."""
+    config, defaults = (
+        yaml.load(parser.dump(each, skip_link_targets=False, skip_unset=False, skip_validation=True), yaml.CSafeLoader)
+        for each in (parsed, parser.get_defaults())
     )
     config["data"] = data_settings(config["data"])
     return _without_nulls(config, defaults)
 
 
 def data_settings(data: Config) -> Config:
-    """The part of a config about data, in the one form that it has for BinarizedMNIST."""
+    """The data part of a config; for BinarizedMNIST without its class path, as it is saved."""
     return data.get("init_args", {}) if data.get("class_path") == DEFAULT_DATA else data
 
 
@@ -162,7 +159,7 @@ def _without_nulls(config: Any, defaults: Any) -> Any:
 
 
 def complete(value: Any) -> Any:
-    """A setting with what its classes leave to their defaults; nothing is imported for it but the project's own."""
+    """A setting, with the defaults of the classes it names filled in. Imports none but the project's own."""
     if isinstance(value, list):
         return [complete(each) for each in value]
     if not isinstance(value, dict):
@@ -175,7 +172,7 @@ def complete(value: Any) -> Any:
 
 @lru_cache
 def class_defaults(class_path: str) -> Config:
-    """The plain defaults of a class; of the user's own only if it is loaded already."""
+    """The plain defaults of a class; those of a user's class only if it is loaded already."""
     module, _, name = class_path.rpartition(".")
     try:
         if module.split(".")[0] in OWN_PACKAGES:
@@ -200,7 +197,7 @@ def snake_case(name: str) -> str:
 
 
 def _estimator_in(file: Path, class_path: str) -> Config | None:
-    """What a config says of an estimator of that class; none if it says anything else."""
+    """The estimator in a config file, if the file describes one of that class and nothing else."""
     try:
         content = yaml.load(file.read_text(), yaml.CSafeLoader)
         estimator = content["model"]["estimator"]

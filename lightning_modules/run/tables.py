@@ -37,12 +37,12 @@ class MetricsCSV(Logger):
 
     @property
     def name(self) -> str:
-        """Of the logger."""
+        """None is needed."""
         return ""
 
     @property
     def version(self) -> str:
-        """Of the run; its folder says it."""
+        """None is needed: each run has its own folder."""
         return ""
 
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
@@ -119,7 +119,7 @@ def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[d
 
 
 def replace_variances(file: Path, step: int, results: Mapping[str, GradientVariances]) -> None:
-    """Put a step's rows in place of those it had; the file is whole at any moment."""
+    """Replace a step's rows. The file is whole at any moment."""
     kept = [row for row in read_variances(file) if row["step"] != str(step)]
     rows = sorted([*kept, *variance_rows(step, results)], key=lambda row: int(row["step"]))
     write_atomically(file, variance_csv(rows))
