@@ -19,6 +19,7 @@ from lightning_modules.run.provenance import provenance
 from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.report.compare import write_compare
+from releg.report.names import label_of
 
 DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
 
@@ -113,7 +114,7 @@ def _without_home(word: str) -> str:
 def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Comparer, str]:
     if options.ckpt is not None:
         module, data, steps = load_run(options.ckpt, options.data_dir)
-        when = f"after {steps:,} steps with {name_of(module.estimator)}"
+        when = f"after {steps:,} steps with {label_of(name_of(module.estimator))}"
     else:
         arguments = [word for file in options.config for word in ("--config", file)]
         module, data, *_ = Settings("fit", arguments).build()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from releg.report.formats import readable, write
 from releg.report.names import label_of
 from releg.report.runs import Row, machine
 from releg.report.style import as_bytes
-from releg.report.tables import table
+from releg.report.tables import plain, table, with_error
 
 DETECTED = 5.0  # standard errors of bias2 above zero
+FEW_IMAGES = 20  # with fewer, a standard error over images is itself too uncertain to divide by
+LR = "likelihood_ratio"
 
 
 def write_compare(results: Path) -> str:
@@ -35,7 +38,10 @@ def write_compare(results: Path) -> str:
 def on_one_clock(rows: list[Row]) -> list[Row]:
     """Milliseconds as if all were timed together: the ratio to LR times the median of LR's times."""
     clock = statistics.median(row["lr_ms_per_step"] for row in rows)
-    return [{**row, "ms_per_step": row["ratio_to_lr"] * clock} for row in rows]
+    ratios = [1.0 if row["estimator"] == LR else row["ratio_to_lr"] for row in rows]  # LR's own differs by noise
+    return [
+        {**row, "ratio_to_lr": ratio, "ms_per_step": ratio * clock} for row, ratio in zip(rows, ratios, strict=True)
+    ]
 
 
 def work(row: Row) -> float:
@@ -53,22 +59,24 @@ def bias(row: Row) -> str:
     value, error = row["bias2"]["value"], row["bias2"]["standard_error"]
     if row["objective"] != "elbo":
         return "climbs another bound"
-    deviation = value / error if error else 0.0
-    if deviation > DETECTED:
-        return f"{_relative(value, row)} (z = {deviation:.0f})"
-    return f"not detected (z = {deviation:.1f}), below {_relative(max(value, 0.0) + 2 * error, row)}"
+    if row["num_images"] < FEW_IMAGES:
+        return "too few images"
+    if value > DETECTED * error:
+        return f"{100 * _relative(value, row):.0f}%" + (f" (z = {value / error:.0f})" if error else "")
+    bound = _relative(max(value, 0.0) + 2 * error, row)
+    return f"none detected, below {100 * bound:.0f}%" if bound < 1 else "varies too much to tell"
 
 
-def _relative(bias2: float, row: Row) -> str:
+def _relative(bias2: float, row: Row) -> float:
     """Length of the bias relative to that of the gradient."""
-    return f"{100 * (bias2 / row['gradient2']) ** 0.5:.2g}%"
+    return float((bias2 / row["gradient2"]) ** 0.5) if row["gradient2"] > 0 else math.inf
 
 
 def as_markdown(document: dict[str, Any]) -> str:
     """The main table, least work-normalised variance first, then the layers."""
     rows = sorted(document["rows"], key=work)
     first = rows[0]
-    reference = next((work(row) for row in rows if row["estimator"] == "likelihood_ratio"), None)
+    reference = next((work(row) for row in rows if row["estimator"] == LR), None)
     head = ["estimator", "variance", "total variance", "bias", "evaluations", "ms per step", "ratio to LR", "MiB"]
     head += ["variance × ms", *([] if reference is None else ["gain over LR"])]
     lines = [
@@ -79,8 +87,8 @@ def as_markdown(document: dict[str, Any]) -> str:
         "- variance: trace of the covariance of the gradient w.r.t. all weights and biases of the inference net, for "
         "one image; total variance: for a random image",
         "- bias: distance between the mean estimate and a long average of common random numbers, relative to the "
-        "length of that gradient; z = bias² / its standard error. A bias counts as detected if z > 5. If it is "
-        "not detected, the bound is bias² + 2 standard errors: a larger variance gives a looser bound.",
+        "length of that gradient. It counts as detected if z = bias² / its standard error is above 5. If it is not, "
+        "bias² + 2 standard errors is an upper bound, which is no use if it exceeds the gradient itself.",
         "- gain over LR: LR's variance × ms divided by the estimator's",
         "",
         *table(head, [_cells(row, reference) for row in rows]),
@@ -99,8 +107,8 @@ def _cells(row: Row, reference: float | None) -> list[str]:
         f"{row['ms_per_step']:.1f}",
         f"{row['ratio_to_lr']:.2f}",
         "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
-        f"{work(row):.3g}",
-        *([] if reference is None else [f"{reference / work(row):.3g}"]),
+        plain(work(row)),
+        *([] if reference is None else [plain(reference / work(row))]),
     ]
 
 
@@ -143,7 +151,7 @@ def _minutes(document: dict[str, Any]) -> str:
 
 
 def _figure(figure: dict[str, float]) -> str:
-    return f"{figure['value']:.3g} ± {figure['standard_error']:.1g}"
+    return with_error(figure["value"], figure["standard_error"])
 
 
 def as_csv(rows: list[Row]) -> str:

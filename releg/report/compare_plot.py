@@ -7,9 +7,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from releg.report.labels import Box, Point, annotate, segments
+from releg.report.names import label_of
 from releg.report.style import in_style
+from releg.report.tables import plain
 
 Row = dict[str, Any]
 UNBIASED, BIASED, OTHER = "#1f4e79", "#b3471d", "#6b6b6b"
@@ -66,49 +69,43 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
     panel.set_ylabel("variance of the inference gradient, one image")
     panel.set_title(title, fontsize=8, loc="left")
     panel.grid(which="major", linewidth=0.3, alpha=0.6)
-    panel.legend(fontsize=6.5, loc="best", frameon=True)
-    for axis in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
-        axis(FuncFormatter(lambda ms, _: f"{ms:g}"))
-    _name(panel, rows)  # last: only then are the positions of the points final
+    figure.legend(fontsize=6.5, loc="outside lower center", ncols=4, frameon=False)
+    _plain_ticks(panel)
+    _write_names(panel, rows, edge)  # last: only then are the positions of the points final
     return figure
+
+
+def _plain_ticks(panel: Axes) -> None:
+    """Plain numbers, 1, 2 and 5 of every decade along x."""
+    panel.margins(x=0.12, y=0.08)
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+
+
+def _write_names(panel: Axes, rows: Sequence[Row], edge: Sequence[Row]) -> None:
+    """Every estimator's name, over neither points nor the front."""
+    points = [(row["ms_per_step"], row["within"]["value"]) for row in rows]
+    figure = panel.figure
+    figure.draw_without_rendering()  # type: ignore[union-attr]
+    corners: list[Point] = []
+    for row in edge:  # a step goes along first, then down
+        x, y = panel.transData.transform((row["ms_per_step"], row["within"]["value"]))
+        corners += [(x, corners[-1][1]), (x, y)] if corners else [(x, y)]
+    bars = [_error_bar(panel, row) for row in rows]
+    annotate(panel, [label_of(row["estimator"]) for row in rows], points, [*segments(corners), *bars])
+
+
+def _error_bar(panel: Axes, row: Row) -> Box:
+    value, error = row["within"]["value"], row["within"]["standard_error"]
+    lowest = max(value - error, panel.get_ylim()[0])  # the axis is logarithmic
+    ends = [panel.transData.transform((row["ms_per_step"], end)) for end in (lowest, value + error)]
+    return segments([(float(x), float(y)) for x, y in ends])[0]
 
 
 def _kind(row: Row) -> str:
     if not row["unbiased"]:
         return "biased"
     return "unbiased" if row["objective"] == "elbo" else "other"
-
-
-def _name(panel: Axes, rows: Sequence[Row]) -> None:
-    """Put each name to the right of its point, moved up or down so that it covers no point and no other name."""
-    panel.margins(x=0.25, y=0.12)
-    figure = panel.figure
-    assert isinstance(figure, Figure)
-    figure.draw_without_rendering()  # computes all positions
-    points = [panel.transData.transform((row["ms_per_step"], row["within"]["value"])) for row in rows]
-    taken = [(x - HALF, x + HALF, y) for x, y in points]
-    for row, (x, y) in zip(rows, points, strict=True):
-        name = row["estimator"].replace("_", " ")
-        start, end = x + GAP, x + GAP + CHARACTER * len(name)
-        levels = (y + step * LINE for number in range(len(rows)) for step in (-number, number))
-        free = (h for h in levels if not any(_meet(start, end, h, other) for other in taken))
-        level = next(free, y)
-        taken.append((start, end, level))
-        panel.annotate(
-            name,
-            (row["ms_per_step"], row["within"]["value"]),
-            xytext=(GAP * 72 / figure.dpi, (level - y) * 72 / figure.dpi),
-            textcoords="offset points",
-            fontsize=6.5,
-            va="center",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
-            arrowprops={"arrowstyle": "-", "linewidth": 0.3, "color": "0.6"} if level != y else None,
-        )
-
-
-def _meet(start: float, end: float, level: float, other: tuple[float, float, float]) -> bool:
-    return start < other[1] and other[0] < end and abs(level - other[2]) < LINE
-
-
-# In pixels of the figure: height of a line, width of a character, half a marker, gap between point and name
-LINE, CHARACTER, HALF, GAP = 12.0, 5.2, 4.0, 9.0

@@ -19,6 +19,33 @@ ESTIMATORS = {
     "lr": PaperEstimator("LR", "likelihood_ratio", "LikelihoodRatio", "#d1700f"),
     "crn": PaperEstimator("CRN", "common_random_numbers", "CommonRandomNumbers", "#0b3c8c"),
 }
+# What the papers call the others, by the names of their config files
+PUBLISHED = {
+    "likelihood_ratio": "LR",
+    "likelihood_ratio_average": "LR, running average",
+    "likelihood_ratio_plain": "LR, no baseline",
+    "common_random_numbers": "CRN",
+    "pruned": "Pruned CRN",
+    "optimal_baseline": "LR, optimal baseline",
+    "local_expectation": "Local expectation",
+    "mu_prop": "MuProp",
+    "leave_one_out": "RLOO",
+    "vimco": "VIMCO",
+    "arm": "ARM",
+    "disarm": "DisARM",
+    "local_disarm": "Local DisARM",
+    "arms": "ARMS",
+    "bitflip": "bitflip-1",
+    "ugc": "UGC",
+    "rebar": "REBAR",
+    "relax": "RELAX",
+    "double_control": "Double CV",
+    "rodeo": "RODEO",
+    "straight_through": "Straight-through",
+    "gumbel_softmax": "Gumbel-softmax",
+    "gumbel_rao": "Gumbel-Rao",
+    "reinmax": "ReinMax",
+}
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
 EXTENDED_ARCHITECTURE = "200-200"  # of the second table
@@ -37,7 +64,7 @@ def estimator_name(class_path: str) -> str:
 
 def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> str:
     """What tables call an estimator, with a warning where its bound is not comparable."""
-    label = ESTIMATORS[estimator].label if estimator in ESTIMATORS else estimator
+    label = ESTIMATORS[estimator].label if estimator in ESTIMATORS else PUBLISHED.get(estimator, estimator)
     if not unbiased:
         return f"{label} (biased)"
     return label if objective == "elbo" else f"{label} (climbs the multi-sample bound)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,24 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) ->
 def plus_minus(mean: float, sd: float | None, sign: str = "±") -> str:
     """97.63 ± 0.05, or the mean alone."""
     return f"{mean:.2f}" if sd is None else f"{mean:.2f} {sign} {sd:.2f}"
+
+
+def plain(value: float) -> str:
+    """Three significant digits without an exponent: 94,500,000, 5.5, 0.0035."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, digits):,.{max(digits, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def with_error(value: float, error: float) -> str:
+    """1,850 ± 60: both rounded to the first digit of the error, to the second if that is a 1."""
+    if not (error > 0 and math.isfinite(error)):
+        return plain(value)
+    exponent = math.floor(math.log10(error))
+    digits = (1 if error / 10**exponent < 2 else 0) - exponent
+    return " ± ".join(f"{round(number, digits) + 0.0:,.{max(digits, 0)}f}" for number in (value, error))
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from lightning_modules.commands import comparer as compared
 from lightning_modules.shipped_estimators import SHIPPED
 from releg.report.compare import write_compare
 from releg.report.compare_plot import front
+from releg.report.names import label_of
 
 FEW = ["common_random_numbers", "likelihood_ratio", "vimco", "straight_through"]
 
@@ -33,12 +34,20 @@ def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
     return [*configs, *amounts, "--output", str(output), *more]
 
 
-def test_all_shipped_estimators_side_by_side(
-    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "chosen", [pytest.param(FEW, id="a few"), pytest.param([], id="all shipped", marks=pytest.mark.long)]
+)
+def test_estimators_side_by_side(
+    chosen: list[str],
+    tiny: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert compare.main(arguments(tiny, tmp_path)) == 0
+    options = ["--estimators", *chosen] if chosen else []
+    assert compare.main(arguments(tiny, tmp_path, *options)) == 0
     printed = capsys.readouterr().out
-    names = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    names = sorted(chosen or (path.stem for path in SHIPPED.glob("*.yaml")))
     rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
     assert sorted(row["estimator"] for row in rows) == names
     for row in rows:
@@ -47,7 +56,7 @@ def test_all_shipped_estimators_side_by_side(
         assert row["evaluations"] >= 1
         assert len(row["layers"]) == 2
     for name in names:
-        assert f"| {name}" in printed
+        assert f"| {label_of(name)}" in printed
     biased = [row["estimator"] for row in rows if not row["unbiased"]]
     assert "straight_through" in biased
     assert printed.count("(biased)") == 2 * len(biased)  # in two tables
@@ -61,10 +70,10 @@ def test_all_shipped_estimators_side_by_side(
 
     monkeypatch.setattr(compared.Comparer, "_measure", refuse)
     before = (tmp_path / "compare.md").read_text()
-    assert compare.main(arguments(tiny, tmp_path)) == 0
+    assert compare.main(arguments(tiny, tmp_path, *options)) == 0
     assert _tables(before) == _tables((tmp_path / "compare.md").read_text())
     # another amount is another measurement
-    assert compare.main(arguments(tiny, tmp_path, "--seed", "1")) == 2
+    assert compare.main(arguments(tiny, tmp_path, "--seed", "1", *options)) == 2
     assert "is measured again" in capsys.readouterr().err
 
 

@@ -66,5 +66,5 @@ def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[
     write_manifests(results, "another grid", [], {}, [], 1.0)  # of another length, say
     assert read(results, EXTENDED_RUNS) == before
     text = write_extended(results)
-    assert all(f"| {name} | 100.00 |" in text for name in ("LR", "CRN", "arm"))
+    assert all(f"| {name} | 100.00 |" in text for name in ("LR", "CRN", "ARM"))
     assert "vimco seed 0: not trained yet" in text
