@@ -11,7 +11,7 @@ caller=$PWD
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 python=$("${RELEG_PYTHON:-python3}" "$root/tests/environment.py")
 cd -- "$root"
-# Where clones share an environment, its editable installation is that of only one of them: run this one.
+# If clones share an environment, its editable installation is that of only one of them: run this one.
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
 exec "$python" -m lightning_modules.grid --called-from "$caller" "$@"

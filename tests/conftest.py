@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Options, fixtures and the order of all tests."""
 
 import fcntl
 import json
@@ -15,11 +15,11 @@ from hypothesis import settings
 from tests.reproduce_script import FIGURE1, Script, finish
 from tests.tally import Tally
 
-# The same examples in every run, so that a change and not chance decides; no deadline, as a first call may compile.
+# The same examples in every run, so that only a change can make a test fail; no deadline: a first call may compile.
 settings.register_profile("releg", derandomize=True, deadline=None)
 settings.load_profile("releg")
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+# A background job of a shell ignores Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Files that keep a worker busy for half a minute or more, longest first
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One part, or all; heavy files first, so that all workers end together."""
+    """Select one part or all; start heavy files first, so that all workers end together."""
     part = config.getoption("--part")
     wanted = {"short": False, "long": True}.get(part)
     left_out = [item for item in items if wanted not in (None, item.get_closest_marker("long") is not None)]
@@ -58,14 +58,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of several hands its lines to the process that prints."""
+    """Hand the lines of a worker to the process that prints."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["lines at end"] = session.config.stash.get(LINES_AT_END, [])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker has to say."""
+    """Collect the lines of a worker."""
     lines = getattr(node, "workeroutput", {}).get("lines at end", [])
     node.config.stash.setdefault(LINES_AT_END, []).extend(lines)
 
@@ -77,13 +77,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def lines_at_end(request: pytest.FixtureRequest) -> list[str]:
-    """What the suite prints when it is done."""
+    """Lines that the suite prints at its end."""
     return request.config.stash.setdefault(LINES_AT_END, [])
 
 
 @pytest.fixture(scope="module")
 def tally(request: pytest.FixtureRequest, lines_at_end: list[str]) -> Iterator[Tally]:
-    """Of a module that injects faults."""
+    """The count of a module that injects faults."""
     tally = Tally()
     yield tally
     lines_at_end.append(f"{request.module.__name__}: {tally}")
@@ -91,13 +91,13 @@ def tally(request: pytest.FixtureRequest, lines_at_end: list[str]) -> Iterator[T
 
 @pytest.fixture(scope="session")
 def is_full(request: pytest.FixtureRequest) -> bool:
-    """Whether the long schedule of faults was asked for."""
+    """Whether to run the long schedule of faults."""
     return bool(request.config.getoption("--faults") == "full")
 
 
 @pytest.fixture(scope="session")
 def examples(is_full: bool) -> int:
-    """How many hostile inputs of each kind."""
+    """The number of hostile inputs of each kind."""
     return 300 if is_full else 12
 
 
@@ -108,7 +108,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="session")
 def undisturbed(script: Script, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """Results of both runs of SBN(32-64-128-256), and what was printed; made by the first worker that asks."""
+    """Results and output of both runs of SBN(32-64-128-256); the first worker that needs them makes them."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "undisturbed"
     folder.mkdir(exist_ok=True)
@@ -125,7 +125,7 @@ def undisturbed(script: Script, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 @pytest.fixture(autouse=True)
 def one_thread_for_tiny_tensors() -> Iterator[None]:
-    """Starting threads, and waiting for them on a busy machine, costs more than the arithmetic of tiny models."""
+    """For tiny models, threads cost more than the arithmetic."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,11 +1,11 @@
-"""What was done to the runs of a module of faults, and what came of it."""
+"""Counts the faults that a module of tests injects, and their consequences."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class Tally:
-    """Counts, printed at the end of the suite."""
+    """Printed at the end of the suite."""
 
     faults: int = 0
     lost: int = 0
