@@ -100,14 +100,16 @@ class BinaryImages(pl.LightningDataModule, ABC):
         seen, largest = (self.images("train"), 1) if intensities is None else (intensities, 255)
         return torch.from_numpy((seen.mean(0, dtype=np.float64) / largest).astype(np.float32))
 
-    @property
+    @cached_property
     def checksum(self) -> str:
         """SHA-256 of the packed bits; if training bits are redrawn, of the intensities and the other packed bits."""
         bits, intensities = self._all()
         if intensities is None:
             return sha256_of_bits(bits)
         frozen = np.packbits(bits[self.counts.train :])
-        return hashlib.sha256(intensities.tobytes() + frozen.tobytes()).hexdigest()
+        sha256 = hashlib.sha256(np.ascontiguousarray(intensities).data)
+        sha256.update(frozen.data)
+        return sha256.hexdigest()
 
     def train_dataloader(self) -> TrainLoader:
         """Serve the shuffled training images, from where the trainer stands."""
