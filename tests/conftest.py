@@ -55,6 +55,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     order = {name: place for place, name in enumerate(HEAVY)}
     items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""Compiles the kernels for GPUs that need not be there: python -m tests.releg.kernels.compiled [WORDS OF A NAME]
+"""Compiles the kernels for GPUs that need not be there: python -m tests.releg.kernels.compiled
 
 It prints one JSON object: of each kernel its registers, shared and stack memory (bytes; spilled registers are on the
 stack), and the size of its cubin. TRITON_INTERPRET must not be set, so test_triton.py runs this in its own process.
@@ -7,10 +7,10 @@ stack), and the size of its cubin. TRITON_INTERPRET must not be set, so test_tri
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from releg.kernels.triton.changes import change_kernel
 from releg.kernels.triton.ops import GPU_TILES, walk_warps
 from releg.kernels.triton.products import log_product_kernel
 from releg.kernels.triton.walk import walk_kernel
+from tests.releg.kernels.interpreted import faulty_module
 
 TYPES = {torch.float32: "fp32", torch.float64: "fp64"}
 POINTERS_TO_INTEGERS = ("fitting", "listed", "count", "shape")
@@ -96,10 +97,28 @@ def measured(kernel: Kernel, architecture: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def main(words: str) -> None:
-    found = {f"sm_{a} {kernel.name}": (kernel, a) for a in (80, 90, 100) for kernel in wanted(a)}
-    print(json.dumps({name: measured(*parts) for name, parts in found.items() if words in name}))
+def spilling() -> dict[str, int]:
+    """What is measured of a kernel that needs more registers than there are."""
+    constants: dict[str, int | bool] = {"entropy": False, "block_pairs": 1, "block": 1024}
+    return measured(Kernel("a layer of 1024 units in one warp", walk_kernel, torch.float32, 1, constants), 80)
+
+
+def not_compiling() -> str:
+    """What the compiler says to a kernel that the interpreter accepts: a variable that changes its type in a loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        faulty = faulty_module(Path(folder), "walk", "next_layer += 3", "next_layer = next_layer + 3.0").walk_kernel
+        constants: dict[str, int | bool] = {"entropy": False, "block_pairs": 1, "block": 64}
+        try:
+            Kernel("walk", faulty, torch.float32, 1, constants).compiled(80)
+        except triton.CompilationError as error:
+            return str(error)
+    return "compiled"
+
+
+def main() -> None:
+    needs = {f"sm_{a} {kernel.name}": measured(kernel, a) for a in (80, 90, 100) for kernel in wanted(a)}
+    print(json.dumps({"needs": needs, "spilling": spilling(), "not compiling": not_compiling()}))
 
 
 if __name__ == "__main__":
-    main(" ".join(sys.argv[1:]))
+    main()

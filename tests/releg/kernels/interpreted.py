@@ -1,7 +1,8 @@
 """What the interpreter of triton says of the kernels: TRITON_INTERPRET=1 python -m tests.releg.kernels.interpreted
 
-It prints one JSON object: for each check its error and the largest one allowed. The variable has to be set before the
-kernels are decorated, so test_triton.py runs this file in a process of its own.
+It prints one JSON object: for each check its error and the largest one allowed; for each planted fault the same, of a
+check that has to notice it. The variable has to be set before the kernels are decorated, so test_triton.py runs this
+file in a process of its own.
 """
 
 import json
@@ -9,6 +10,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,9 +22,11 @@ from torch.nn.functional import logsigmoid
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from releg.kernels import engine_for
+from releg.kernels import triton as triton_engine
 from releg.kernels.dense import flip_differences
 from releg.kernels.triton import TritonEngine, ops
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import Path as NetPath
+from releg.sbn import SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
 
 Check = Callable[[], tuple[float, float]]  # error, and the largest one allowed
@@ -27,10 +34,11 @@ Check = Callable[[], tuple[float, float]]  # error, and the largest one allowed
 
 def main(names: list[str]) -> None:
     torch.set_num_threads(1)
-    print(json.dumps({name: CHECKS[name]() for name in names or CHECKS}))
+    checks: dict[str, Check] = {**CHECKS, **{name: partial(check_with, *fault) for name, fault in FAULTS.items()}}
+    print(json.dumps({name: checks[name]() for name in names or checks}))
 
 
-def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Path, list[Tensor]]:
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[NetPath, list[Tensor]]:
     x = random_x(rows, model.data_size, seed, model.mean.dtype)
     path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
     return path, [r.detach() for r in model.generative_logits(path.z)]
@@ -170,6 +178,54 @@ CHECKS: dict[str, Check] = {
     "log products, float64, scale 3": partial(log_products, torch.float64, 3.0),
     "opcheck": opcheck,
 }
+
+# File, what is right, what is wrong, the kernel it is in, the check that notices
+FAULTS = {
+    "targets beyond the last one count": (
+        "products", "stay + at_row, mask=in_row, other=1.0", "stay + at_row, mask=in_row, other=0.5",
+        "log_product_kernel", "depth 1",
+    ),
+    "products run on until they overflow": (
+        "products", "if taken == fits:", "if taken == fits + 100:",
+        "log_product_kernel", "log products, float32, all weights 30",
+    ),
+    "the mask of the weights leaves one target out": (
+        "changes", "weight + at_unit, mask=in_unit", "weight + at_unit, mask=in_unit & (target > 0)[None, :]",
+        "change_kernel", "many sets",
+    ),
+    "a pair of changes is taken for a single one": (
+        "changes", "tl.where(number == 1,", "tl.where(number <= 2,", "change_kernel", "depth 3",
+    ),
+    "changes of the layer above are forgotten": (
+        "walk", "other=0.0) + before", "other=0.0) + 0 * before", "walk_kernel", "many sets",
+    ),
+}  # fmt: skip
+
+
+def check_with(module: str, right: str, wrong: str, kernel: str, check: str) -> tuple[float, float]:
+    """A check with a kernel in which there is a fault."""
+    sound = getattr(ops, kernel)
+    with TemporaryDirectory() as folder:
+        setattr(ops, kernel, getattr(faulty_module(Path(folder), module, right, wrong), kernel))
+        try:
+            return CHECKS[check]()
+        finally:
+            setattr(ops, kernel, sound)
+
+
+def faulty_module(folder: Path, module: str, right: str, wrong: str) -> ModuleType:
+    """A module of the engine with a fault in its source."""
+    text = (Path(triton_engine.__file__).parent / f"{module}.py").read_text()
+    assert text.count(right) == 1, f"{right!r} stands {text.count(right)} times in {module}.py"
+    copy = folder / f"{module}.py"
+    copy.write_text(text.replace(right, wrong))
+    spec = spec_from_file_location(f"faulty_{module}", copy)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from releg.kernels.batched import BatchedEngine
 from releg.kernels.triton import TritonEngine
 from tests.environment import ROOT
 from tests.releg.helpers import random_model
-from tests.releg.kernels.interpreted import CHECKS, simulate
+from tests.releg.kernels.interpreted import CHECKS, FAULTS, simulate
 
 SHARED_MEMORY = 48 * 1024  # bytes that every GPU gives a program without asking
 
@@ -32,16 +33,6 @@ def run(module: str, *arguments: str, package: Path = ROOT) -> subprocess.Comple
     environment["PYTHONPATH"] = os.pathsep.join([str(package), str(ROOT)])
     command = [sys.executable, "-m", f"tests.releg.kernels.{module}", *arguments]
     return subprocess.run(command, cwd=package, env=environment, capture_output=True, text=True, check=False)
-
-
-def faulty_copy(folder: Path, file: str, right: str, wrong: str) -> Path:
-    """A copy of the project's package with one planted fault."""
-    shutil.copytree(ROOT / "releg", folder / "releg", ignore=shutil.ignore_patterns("__pycache__"))
-    source = folder / "releg/kernels/triton" / file
-    text = source.read_text()
-    assert text.count(right) == 1, f"{right!r} stands {text.count(right)} times in {file}"
-    source.write_text(text.replace(right, wrong))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -60,33 +51,21 @@ def test_interpreted_kernels_answer_the_numbers_of_the_reference(
     assert error <= allowed
 
 
-INTERPRETED_FAULTS = {
-    "targets beyond the last one count": (
-        "products.py", "stay + at_row, mask=in_row, other=1.0", "stay + at_row, mask=in_row, other=0.5", "depth 1",
-    ),
-    "products run on until they overflow": (
-        "products.py", "if taken == fits:", "if taken == fits + 100:", "log products, float32, all weights 30",
-    ),
-    "a pair of changes is taken for a single one": (
-        "changes.py", "tl.where(number == 1,", "tl.where(number <= 2,", "many sets",
-    ),
-    "changes of the layer above are forgotten": (
-        "walk.py", "other=0.0) + before", "other=0.0) + 0 * before", "many sets",
-    ),
-    "the fake kernel has another shape": (
-        "ops.py", "weight: Tensor, sign: Tensor) -> Tensor:\n    return torch.empty_like(sign,",
-        "weight: Tensor, sign: Tensor) -> Tensor:\n    return torch.empty_like(logits,", "opcheck",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", INTERPRETED_FAULTS)
-def test_the_interpreter_and_opcheck_notice(fault: str, tmp_path: Path) -> None:
-    *edit, check = INTERPRETED_FAULTS[fault]
-    ended = run("interpreted", check, package=faulty_copy(tmp_path, *edit))
-    assert ended.returncode == 0, ended.stderr
-    error, allowed = json.loads(ended.stdout)[check]
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_interpreter_notices(name: str, interpreted: dict[str, tuple[float, float]]) -> None:
+    error, allowed = interpreted[name]
     assert not error <= allowed  # nan is an error, too
+
+
+def test_opcheck_notices_a_fake_kernel_with_another_shape(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "releg", tmp_path / "releg", ignore=shutil.ignore_patterns("__pycache__"))
+    source = tmp_path / "releg/kernels/triton/ops.py"
+    right = "weight: Tensor, sign: Tensor) -> Tensor:\n    return torch.empty_like(sign,"
+    assert source.read_text().count(right) == 1
+    source.write_text(source.read_text().replace(right, right.replace("(sign,", "(logits,")))
+    ended = run("interpreted", "opcheck", package=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["opcheck"][0] > 0
 
 
 def complaints(needs: dict[str, dict[str, int]]) -> list[str]:
@@ -102,26 +81,22 @@ def complaints(needs: dict[str, dict[str, int]]) -> list[str]:
     ]
 
 
-def test_kernels_compile_for_three_generations_of_gpus_without_spilling_registers() -> None:
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Any]:
     ended = run("compiled")
     assert ended.returncode == 0, ended.stderr
-    needs = json.loads(ended.stdout)
-    assert {name.split()[0] for name in needs} == {"sm_80", "sm_90", "sm_100"}
-    assert complaints(needs) == []
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
 
 
-def test_layers_that_do_not_fit_their_registers_are_noticed(tmp_path: Path) -> None:
-    edit = ("ops.py", "block // (256 if itemsize == 4", "block // (1024 if itemsize == 4")
-    ended = run("compiled", "sm_90 walk 1024", package=faulty_copy(tmp_path, *edit))
-    assert ended.returncode == 0, ended.stderr
-    assert len(complaints(json.loads(ended.stdout))) == 1
+def test_kernels_compile_for_three_generations_of_gpus_without_spilling_registers(compiled: dict[str, Any]) -> None:
+    assert {name.split()[0] for name in compiled["needs"]} == {"sm_80", "sm_90", "sm_100"}
+    assert complaints(compiled["needs"]) == []
 
 
-def test_what_only_the_interpreter_accepts_does_not_compile(tmp_path: Path) -> None:
-    edit = ("walk.py", "next_layer += 3", "next_layer = None")
-    ended = run("compiled", "sm_100 walk", package=faulty_copy(tmp_path, *edit))
-    assert ended.returncode != 0
-    assert "CompilationError" in ended.stderr
+def test_spilled_registers_and_wrong_types_are_noticed(compiled: dict[str, Any]) -> None:
+    assert len(complaints({"a layer of 1024 units in one warp": compiled["spilling"]})) == 1
+    assert "next_layer" in compiled["not compiling"]
 
 
 def test_cpu_tensors_are_refused_outside_the_interpreter() -> None:

@@ -1,0 +1,166 @@
+"""What only a GPU can show: bash tests/run.sh -m cuda. Skipped where there is none."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from releg.estimators.base import Estimate, Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.kernels import engine_for
+from releg.kernels.dense import flip_differences
+from releg.kernels.triton import TritonEngine
+from releg.sbn import Path as NetPath
+from releg.sbn import SigmoidBeliefNet
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
+from tests.lightning_modules.run_states import wait_for_new_checkpoint
+from tests.releg.estimators.cases import CASES
+from tests.releg.helpers import random_model, random_x
+
+pytestmark = pytest.mark.cuda
+ON_CUDA = ("--trainer.accelerator", "cuda", "--trainer.devices", "1")
+
+
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[NetPath, list[Tensor]]:
+    x = random_x(rows, model.data_size, seed, model.mean.dtype)
+    noise = model.draw_noise(x, torch.Generator().manual_seed(seed))
+    path = model.infer(x.to(model.mean.device), [layer.to(model.mean.device) for layer in noise])
+    return path, [r.detach() for r in model.generative_logits(path.z)]
+
+
+def error(left: list[Tensor], right: list[Tensor]) -> float:
+    """Largest difference, relative to the largest number where that exceeds 1."""
+    pairs = zip(left, right, strict=True)
+    return max(float((a.cpu() - b.cpu()).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("entropy", [False, True])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 50.0])
+@pytest.mark.parametrize("layers", [[5], [257, 3], [1, 1, 1], [40, 30, 50], [64, 32, 16, 8], [1000, 1000]])
+def test_triton_equals_the_reference(layers: list[int], scale: float, entropy: bool) -> None:
+    model = random_model(20, layers, scale, len(layers)).cuda()
+    path, r = simulate(model, 3, 1)
+    assert error(TritonEngine()(model, path, r, entropy), flip_differences(model, path, r, entropy)) < 1e-9
+
+
+@pytest.mark.parametrize("layers", [[200, 200], [256, 128, 64, 32], [200, 200, 200, 200]])
+def test_a_batch_of_100_of_the_papers_nets_equals_the_cpu_engine(layers: list[int]) -> None:
+    """In float64: in float32, of millions of thresholds some are within rounding."""
+    torch.manual_seed(0)
+    model = SigmoidBeliefNet(784, layers).double()
+    path, r = simulate(model, 100, 1)
+    expected = engine_for("cpu", 256.0, None)(model, path, r, False)
+    model.cuda()
+    path, r = simulate(model, 100, 1)
+    assert error(TritonEngine()(model, path, r), expected) < 1e-9
+
+
+def test_float32_is_as_exact_as_on_the_cpu() -> None:
+    """Frozen noise, so that no unit changes: what is left are the log products."""
+    torch.manual_seed(0)
+    model = SigmoidBeliefNet(784, [200, 200])
+    path, r = simulate(model, 100, 1)
+    frozen = NetPath(path.x, path.centred, [1 - z for z in path.z], path.logits, path.z)
+    expected = engine_for("cpu", 256.0, None)(model, frozen, r, False)
+    model.cuda()
+    lists = [[t.cuda() for t in tensors] for tensors in (frozen.noise, frozen.logits, frozen.z)]
+    moved = NetPath(frozen.x.cuda(), frozen.centred.cuda(), *lists)
+    assert error(TritonEngine()(model, moved, [logits.cuda() for logits in r]), expected) < 1e-4
+
+
+def test_the_answer_is_the_same_bit_for_bit_when_asked_again() -> None:
+    """The order in which flips are listed differs from call to call. What is computed of them must not."""
+    torch.manual_seed(0)
+    model = SigmoidBeliefNet(784, [200, 200, 200]).cuda()
+    path, r = simulate(model, 100, 1)
+    first = TritonEngine()(model, path, r)
+    for _ in range(5):
+        assert all(torch.equal(a, b) for a, b in zip(first, TritonEngine()(model, path, r), strict=True))
+
+
+def answer_on(device: str, name: str) -> tuple[Estimate, list[Tensor]]:
+    """An estimate, and the gradient by the model's parameters; the noise is the same on every device."""
+    model = random_model(12, [6, 5, 4], 0.7, 3)
+    estimator = CASES[name].make()
+    estimator.attach(model, torch.Generator().manual_seed(1))
+    x = random_x(4, 12, 2)
+    noise = estimator.draw_noise(model, x, torch.Generator().manual_seed(2))
+    model.to(device)
+    estimator.to(device)
+    answer = estimator(model, x.to(device), [layer.to(device) for layer in noise])
+    answer.surrogate.sum().backward()
+    return answer, [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_estimators_answer_as_on_the_cpu(name: str) -> None:
+    (answer, gradients), (expected, expected_gradients) = answer_on("cuda", name), answer_on("cpu", name)
+    assert error([answer.elbo, answer.surrogate], [expected.elbo, expected.surrogate]) < 1e-9
+    assert error(gradients, expected_gradients) < 1e-9
+
+
+@pytest.mark.parametrize("make", [CommonRandomNumbers, LikelihoodRatio])
+def test_estimate_and_backward_never_wait_for_the_device(make: type) -> None:
+    """The second call: the first one compiles the kernels, and copies a table of layers."""
+    model = random_model(12, [6, 5, 4], 0.7, 3, torch.float32).cuda()
+    estimator = make()
+    x = random_x(4, 12, 2, torch.float32).cuda()
+    noise = model.draw_noise(x)
+    estimator.estimate(model, x, noise).surrogate.sum().backward()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        estimator.estimate(model, x, noise).surrogate.sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("estimator", ["common_random_numbers", "likelihood_ratio"])
+def test_a_short_fit_is_killed_and_continued(estimator: str, tmp_path: Path) -> None:
+    command = ["fit", *TINY, "--config", f"estimator/{estimator}.yaml", *ON_CUDA, "--results_dir", str(tmp_path)]
+    process = subprocess.Popen(releg_command(*command, "--trainer.max_steps", "100000"), cwd=ROOT, env=ENVIRONMENT)
+    folder = tmp_path / f"runs/6-12/{estimator}/seed0"
+    wait_for_new_checkpoint(folder, process)
+    process.kill()
+    process.wait()
+    step = torch.load(folder / "last.ckpt", weights_only=False)["global_step"]
+    ended = releg(*command, "--trainer.max_steps", str(step + 20))
+    assert ended.returncode == 0, ended.stderr
+    assert torch.load(folder / "last.ckpt", weights_only=False)["global_step"] == step + 20
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_train_together(tmp_path: Path) -> None:
+    two = ("--trainer.accelerator", "cuda", "--trainer.devices", "2", "--trainer.strategy", "ddp")
+    command = ["fit", *TINY, "--config", "estimator/common_random_numbers.yaml", *two, "--results_dir", str(tmp_path)]
+    ended = releg(*command)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("layers", [[200, 200], [256, 128, 64, 32]])
+def test_time_of_a_step(layers: list[int], lines_at_end: list[str]) -> None:
+    """Asserts nothing about the time: prints what the page about GPUs has a place for."""
+    torch.manual_seed(0)
+    model = SigmoidBeliefNet(784, layers).cuda()
+    x = random_x(100, 784, 0, torch.float32).cuda()
+    for name, estimator in {
+        "LR": LikelihoodRatio(), "CRN, triton": CommonRandomNumbers(), "CRN, batched": CommonRandomNumbers("batched"),
+        "CRN, dense": CommonRandomNumbers("dense"),
+    }.items():  # fmt: skip
+        times = [_milliseconds(model, estimator, x) for _ in range(23)][3:]
+        said = f"{torch.cuda.get_device_name()}: {model}, batch 100, {name}: {sorted(times)[10]:.3f} ms"
+        lines_at_end.append(said)
+        assert min(times) > 0
+
+
+def _milliseconds(model: SigmoidBeliefNet, estimator: Estimator, x: Tensor) -> float:
+    """Of estimate and backward."""
+    noise = model.draw_noise(x)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    estimator.estimate(model, x, noise).surrogate.sum().backward()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end))
