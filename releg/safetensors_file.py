@@ -8,13 +8,14 @@ little-endian, without gaps. Described at https://huggingface.co/docs/safetensor
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from releg.files import write_atomically
 
 TYPES = {
     "F64": torch.float64,
@@ -48,16 +49,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
         end += len(data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that numbers are aligned
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text + b"".join(contents))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(Path(path), len(text).to_bytes(8, "little") + text + b"".join(contents))
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

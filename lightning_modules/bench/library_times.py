@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.library_training import reinforce
-from lightning_modules.files import write_atomically
 from lightning_modules.run.provenance import provenance
 from releg.discrete import gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
+from releg.files import write_atomically
 
 ROWS, DATA_SIZE = 50, 784
 SIZES = ((10, 6, 4), (20, 12, 8), (50, 30, 20), (100, 60, 40), (200, 120, 80))  # units of z1, z2, z3

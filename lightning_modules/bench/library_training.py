@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.files import write_atomically
 from lightning_modules.run.provenance import provenance
 from releg import bernoulli
 from releg.discrete import gradient
 from releg.estimators.parts.leave_one_out import less_others
 from releg.examples.three_layer_vae import ThreeLayerVAE
+from releg.files import write_atomically
 
 BATCH, LEARNING_RATE, VALIDATION_IMAGES = 50, 0.001, 1000
 Surrogate = Callable[[ThreeLayerVAE, Tensor], Tensor]

@@ -23,9 +23,9 @@ from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import quieten, say
-from lightning_modules.files import write_atomically
 from lightning_modules.run.provenance import provenance
 from releg.architecture import layers_of
+from releg.files import write_atomically
 from releg.machine import cores
 from releg.report import bench as report
 from releg.report.names import ARCHITECTURES

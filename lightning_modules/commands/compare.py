@@ -12,12 +12,12 @@ from jsonargparse import ArgumentError
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.commands.amounts import check_amounts
 from lightning_modules.commands.comparer import Amounts, Comparer, Row
-from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import name_of, training_images
 from lightning_modules.run.load import load_run
 from lightning_modules.run.provenance import provenance
 from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
+from releg.files import write_atomically
 from releg.report.compare import write_compare
 from releg.report.names import label_of
 

@@ -19,10 +19,10 @@ from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import REFERENCE, Schedule, interleave, summary
 from lightning_modules.bench.steps import Problem, make_step
-from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import prepare, showing
 from lightning_modules.shipped_estimators import read_estimator, settings_of
 from releg.estimators.base import Estimator
+from releg.files import write_atomically
 from releg.measure.comparison import ImageMoments, compare, reference_moments
 from releg.sbn import SigmoidBeliefNet
 

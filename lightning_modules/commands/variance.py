@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lightning_modules.commands.amounts import check_amounts
-from lightning_modules.files import write_atomically
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
 from lightning_modules.run.load import load_run
 from lightning_modules.run.tables import variance_csv, variance_rows
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.estimators.base import Estimator
+from releg.files import write_atomically
 from releg.measure.moments import Number
 from releg.measure.variance import GradientVariances, measure
 

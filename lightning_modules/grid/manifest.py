@@ -7,13 +7,13 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.files import write_atomically
 from lightning_modules.grid.options import ESTIMATORS, EXTENDED_ARCHITECTURE
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import settings_of
 from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
+from releg.files import write_atomically
 
 RUNS = "runs.json"
 EXTENDED_RUNS = "extended_runs.json"  # those of --extended

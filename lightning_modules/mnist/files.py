@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from torchvision.datasets import MNIST
 
-from lightning_modules.files import write_atomically
 from lightning_modules.mnist.bits import Array
+from releg.files import write_atomically
 
 log = logging.getLogger(__name__)
 

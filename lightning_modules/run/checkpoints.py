@@ -15,8 +15,8 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
 from lightning_modules.console import say
-from lightning_modules.files import replacing
 from lightning_modules.run.ranks import is_first
+from releg.files import replacing
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 PARTS = {  # what Lightning and this project read from a checkpoint

@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
-from lightning_modules.files import write_atomically
 from lightning_modules.run import lock
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.settings import Config, Settings, snake_case
 from releg.architecture import architecture_name
+from releg.files import write_atomically
 
 CONFIG, RESULT = "config.yaml", "result.json"
 SECONDS_FOR_RANK_0 = 60.0  # to choose the folder

@@ -13,7 +13,6 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.console import say
-from lightning_modules.files import write_atomically
 from lightning_modules.run import ranks
 from lightning_modules.run.callbacks import ImageGrids, ProgressFile, StepProgress, TrainingClock
 from lightning_modules.run.checkpoints import (
@@ -38,6 +37,7 @@ from lightning_modules.run.settings import Built, Config, Settings
 from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.run.tensorboard import RunTensorBoard
 from releg.architecture import architecture_name
+from releg.files import write_atomically
 
 FIX = "use the config.yaml of the checkpoint's run"
 

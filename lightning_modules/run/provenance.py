@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from lightning_modules.files import write_atomically
+from releg.files import write_atomically
 from releg.machine import cores
 
 PROVENANCE = "provenance.json"

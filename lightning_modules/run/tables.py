@@ -13,7 +13,7 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.console import say
-from lightning_modules.files import write_atomically
+from releg.files import write_atomically
 from releg.measure.variance import GradientVariances
 from releg.report.formats import METRICS as METRICS_COLUMNS
 from releg.report.formats import VARIANCES as VARIANCE_COLUMNS

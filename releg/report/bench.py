@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from releg.files import write_atomically
 from releg.report.bench_plot import draw
-from releg.report.formats import readable, remove, write
+from releg.report.formats import readable, remove
 from releg.report.names import label_of
 from releg.report.style import as_bytes
 from releg.report.tables import table
@@ -32,11 +33,11 @@ def write_bench(results: Path) -> list[Path]:
     rows: list[Row] = read(results / ROWS)
     studies: dict[str, Any] = read(results / STUDIES)
     page, plot = results / PAGE, results / PLOT
-    write(page, markdown(rows, studies))
+    write_atomically(page, markdown(rows, studies))
     if not studies["scaling"]:
         remove(plot)  # it belongs to another benchmark
         return [page]
-    write(plot, as_bytes(draw(studies["scaling"], studies["exponents"], LABELS)))
+    write_atomically(plot, as_bytes(draw(studies["scaling"], studies["exponents"], LABELS)))
     return [page, plot]
 
 

@@ -10,8 +10,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from releg.files import write_atomically
 from releg.report.compare_plot import draw
-from releg.report.formats import readable, write
+from releg.report.formats import readable
 from releg.report.names import label_of
 from releg.report.runs import Row, machine
 from releg.report.style import as_bytes
@@ -29,9 +30,9 @@ def write_compare(results: Path) -> str:
         document = json.loads(path.read_bytes())
         rows = on_one_clock(document["rows"])
         text = as_markdown({**document, "rows": rows})
-    write(results / "compare.csv", as_csv(rows))
-    write(results / "compare.png", as_bytes(draw(rows, document["title"]), dpi=200))
-    write(results / "compare.md", text)
+    write_atomically(results / "compare.csv", as_csv(rows))
+    write_atomically(results / "compare.png", as_bytes(draw(rows, document["title"]), dpi=200))
+    write_atomically(results / "compare.md", text)
     return text
 
 

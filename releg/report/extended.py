@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releg.report.formats import write
+from releg.files import write_atomically
 from releg.report.names import label_of
 from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
@@ -24,9 +24,9 @@ def write_extended(results: Path) -> str:
     manifest = read_manifest(results, MANIFEST)
     rows = table_rows(manifest)
     text = as_markdown(rows, manifest)
-    write(results / "extended.json", json.dumps(rows, indent=2) + "\n")
-    write(results / "extended.csv", as_csv(rows))
-    write(results / "extended.md", text)
+    write_atomically(results / "extended.json", json.dumps(rows, indent=2) + "\n")
+    write_atomically(results / "extended.csv", as_csv(rows))
+    write_atomically(results / "extended.md", text)
     return text
 
 

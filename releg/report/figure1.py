@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from releg.files import write_atomically
 from releg.report.figure1_data import CSV, Point, as_csv, from_csv, gather
-from releg.report.formats import remove, write
+from releg.report.formats import remove
 from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 from releg.report.style import as_bytes, in_style
@@ -35,9 +36,9 @@ def write_figure1(results: Path) -> list[Path]:
         remove(*paths)
         return []
     figure = draw(points, f"SBN({chosen[0].net}). {budget_sentence(chosen)}")
-    write(paths[0], as_csv(points))
-    write(paths[1], as_bytes(figure))
-    write(paths[2], as_bytes(figure, "pdf"))
+    write_atomically(paths[0], as_csv(points))
+    write_atomically(paths[1], as_bytes(figure))
+    write_atomically(paths[2], as_bytes(figure, "pdf"))
     return paths
 
 

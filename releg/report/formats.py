@@ -1,9 +1,8 @@
-"""The files that runs and reports share: columns of the CSV files, readers, and writing a file whole."""
+"""The files that runs and reports share: columns of the CSV files, and readers."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,20 +62,6 @@ def readable(path: Path, expected: str, fix: str) -> Iterator[None]:
         raise ValueError(
             f"{path} cannot be read ({type(error).__name__}: {error}), expected {expected}; {fix}"
         ) from error
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 def remove(*paths: Path) -> None:

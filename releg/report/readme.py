@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from releg.report.formats import write
+from releg.files import write_atomically
 from releg.report.names import FIGURE1_ARCHITECTURE
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 
@@ -39,7 +39,7 @@ def write_readme(results: Path) -> Path:
     for title, manifest in MANIFESTS.items():
         if (results / manifest).is_file():
             lines += ["", f"## {title}", "", *_how(read_manifest(results, manifest))]
-    return write(results / "README.md", "\n".join(lines) + "\n")
+    return write_atomically(results / "README.md", "\n".join(lines) + "\n")
 
 
 def _how(manifest: Manifest) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releg.report.formats import readable, write
+from releg.files import write_atomically
+from releg.report.formats import readable
 from releg.report.names import ESTIMATORS, label_of
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
@@ -23,10 +24,10 @@ def write_table1(results: Path) -> str:
     manifest = read_manifest(results)
     rows = table_rows(manifest.runs, read_paper(results))
     text = as_markdown(rows, manifest)
-    write(results / "table1.json", json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-    write(results / "table1.csv", as_csv(rows))
-    write(results / "table1.tex", as_latex(rows, manifest))
-    write(results / "table1.md", text)
+    write_atomically(results / "table1.json", json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(results / "table1.csv", as_csv(rows))
+    write_atomically(results / "table1.tex", as_latex(rows, manifest))
+    write_atomically(results / "table1.md", text)
     return text
 
 

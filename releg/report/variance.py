@@ -6,8 +6,9 @@ import math
 import statistics
 from pathlib import Path
 
+from releg.files import write_atomically
 from releg.report.figure1_data import CSV, Point, from_csv
-from releg.report.formats import remove, write
+from releg.report.formats import remove
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 
 FILE = "variance.md"
@@ -41,7 +42,7 @@ def write_variance(results: Path) -> list[Path]:
     lines += ["", "## During training: LR / CRN, exact", "", *_course(points, steps, "exact_within")]
     lines += ["", "## During training: LR / CRN, sampled", "", *_course(points, steps, "within")]
     lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]
-    return [write(results / FILE, "\n".join(lines) + "\n")]
+    return [write_atomically(results / FILE, "\n".join(lines) + "\n")]
 
 
 def number(points: list[Point], estimator: str, kind: str, layer: int, step: int) -> Number:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> Path:
     """Write a file; its name appears, or changes, only when the content is whole on disk."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+    return path
 
 
 @contextmanager
