@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.kernels.layer import log_prob
 from releg.sbn import SigmoidBeliefNet
 
-ROWS_AT_ONCE = 2000  # keeps the pixels of one pass (rows x 784 floats) in the cache of an ordinary CPU
+ROWS_PER_DRAW = 2000  # rows whose noise is drawn together; the random numbers of a bound depend on it
+ROWS_AT_ONCE = 500  # rows simulated together: their pixels (rows x 784 floats) stay in the cache of an ordinary CPU
 
 
 @torch.no_grad()
@@ -39,17 +41,48 @@ def log_weights(
     if samples < 1:
         raise ValueError(f"samples is {samples}, expected at least 1; one draw of z per image is the smallest number")
     model.check_input(x)
+    first = model.inference_logits(0, x)  # (B, H), the same for all draws
     columns = []
     done = 0
     while done < samples:
-        copies = min(samples - done, max(1, ROWS_AT_ONCE // max(1, len(x))))
-        rows = x.repeat(copies, 1)  # (copies * B, data_size)
-        given = None if noise is None else [layer[done : done + copies].flatten(0, 1) for layer in noise]
-        path = model.infer(rows, model.draw_noise(rows, generator) if given is None else given)
-        weights = model.log_p(rows, path.z) - bernoulli.total_log_prob(path.logits, path.z)
-        columns.append(weights.view(copies, len(x)).T)
+        copies = min(samples - done, max(1, ROWS_PER_DRAW // max(1, len(x))))
+        rows = x[:1].expand(copies * len(x), -1)  # as many as there are paths
+        if noise is None:
+            drawn = model.draw_noise(rows, generator)
+        else:
+            drawn = [layer[done : done + copies].flatten(0, 1) for layer in noise]
+            model.check_noise(rows, drawn)
+        columns += _weights_of_copies(model, x, first, drawn, copies)
         done += copies
     return torch.cat(columns, dim=1)
+
+
+def _weights_of_copies(
+    model: SigmoidBeliefNet, x: Tensor, first: Tensor, noise: list[Tensor], copies: int
+) -> list[Tensor]:
+    """Log weights of copies of x, one after the other in the noise: blocks of columns, (B, some of the copies)."""
+    together = max(1, ROWS_AT_ONCE // max(1, len(x)))
+    blocks = []
+    for start in range(0, copies, together):
+        count = min(together, copies - start)
+        rows = slice(start * len(x), (start + count) * len(x))
+        values, logits = (x, first) if count == 1 else (x.repeat(count, 1), first.repeat(count, 1))
+        weights = _log_weights(model, values, logits, [layer[rows] for layer in noise])
+        blocks.append(weights.view(count, len(x)).T)
+    return blocks
+
+
+def _log_weights(model: SigmoidBeliefNet, x: Tensor, first: Tensor, noise: list[Tensor]) -> Tensor:
+    """log p(x, z) - log q(z | x) of one path per row, (N,), given the logits of the first layer."""
+    z = [bernoulli.sample(first, noise[0])]
+    weights = -log_prob(first, z[0])
+    for layer in range(1, len(noise)):
+        logits = model.inference_logits(layer, z[-1])
+        z.append(bernoulli.sample(logits, noise[layer]))
+        weights -= log_prob(logits, z[-1])
+    for logits, value in zip(model.generative_logits(z), [x, *z], strict=True):
+        weights += log_prob(logits, value)
+    return weights
 
 
 @overload

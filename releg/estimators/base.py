@@ -77,7 +77,12 @@ def surrogate_of(log_p: Tensor, logits: list[Tensor], logit_grads: list[Tensor],
     propagated back through the logits.
     """
     inner = sum((g * a).sum(-1) for g, a in zip(logit_grads, logits, strict=True))  # (N,)
-    return -(log_p + inner).view(-1, samples).mean(1)
+    return -mean_over_paths(log_p + inner, samples)
+
+
+def mean_over_paths(values: Tensor, samples: int) -> Tensor:
+    """The mean over each image's paths, (B * samples,) -> (B,)."""
+    return values if samples == 1 else values.view(-1, samples).mean(1)
 
 
 def check_noise_range(noise: Sequence[Tensor]) -> None:

@@ -37,7 +37,8 @@ def test_sampled_bounds_agree_with_the_enumerated_ones() -> None:
 def test_every_image_gets_all_its_samples_whatever_fits_at_once(
     rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(bounds, "ROWS_PER_DRAW", rows_at_once)
+    monkeypatch.setattr(bounds, "ROWS_AT_ONCE", max(1, rows_at_once // 3))
     model, x = random_model(4, [3, 2], seed=3), random_x(5, 4)
     weights = bounds.log_weights(model, x, 4000, torch.Generator().manual_seed(0))
     assert weights.shape == (5, 4000)

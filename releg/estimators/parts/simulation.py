@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
-from releg.estimators.base import Estimate, surrogate_of
+from releg.estimators.base import Estimate, mean_over_paths, surrogate_of
 from releg.estimators.parts.signals import layer_signals
 from releg.kernels.layer import log_prob_and_score
 from releg.sbn import Path, SigmoidBeliefNet
@@ -40,10 +40,10 @@ class Simulation:
         """
         logit_grads = [gradient.detach() for gradient in logit_grads]
         return Estimate(
-            elbo=self.signals[0].view(-1, samples).mean(1),
+            elbo=mean_over_paths(self.signals[0], samples),
             surrogate=surrogate_of(self.log_p, self.path.logits, logit_grads, samples),
             logits=self.path.logits,
-            auxiliary_loss=None if auxiliary is None else auxiliary.view(-1, samples).mean(1),
+            auxiliary_loss=None if auxiliary is None else mean_over_paths(auxiliary, samples),
             logit_grads=logit_grads,
             path=self.path,
             generative_grads=self.generative_scores,
