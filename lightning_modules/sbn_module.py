@@ -23,6 +23,8 @@ from releg.rmsprop import in_one_pass
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
+DARKEST = 0.001  # least probability that a pixel's bias may start with
+
 
 class SBNModule(pl.LightningModule):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
@@ -42,6 +44,8 @@ class SBNModule(pl.LightningModule):
         val_samples: draws of z per image for val/elbo.
         test_samples: draws of z per image for test/elbo and the multi-sample bound.
         seed: of the initial weights and of the noise.
+        learned_prior: whether the prior's logits are trained; if not, they stay 0, the uniform prior.
+        pixel_bias: whether the biases of the pixels start at the logits of the training mean instead of 0.
     """
 
     def __init__(
@@ -56,6 +60,8 @@ class SBNModule(pl.LightningModule):
         val_samples: int = 1,
         test_samples: int = 10,
         seed: int = 0,
+        learned_prior: bool = True,
+        pixel_bias: bool = False,
     ) -> None:
         super().__init__()
         _check_settings(weight_decay, val_samples, test_samples)
@@ -67,9 +73,11 @@ class SBNModule(pl.LightningModule):
         self.val_samples = val_samples
         self.test_samples = test_samples
         self.seed = seed
+        self.pixel_bias = pixel_bias
         generator = torch.Generator().manual_seed(seed_for(seed, "weights"))
         self.model = SigmoidBeliefNet(data_size, layers)
         self.model.reset_parameters(generator)
+        self.model.prior_logits.requires_grad_(learned_prior)
         self.estimator = estimator
         self.estimator.attach(self.model, generator)
         self._twin = Twin()
@@ -82,6 +90,9 @@ class SBNModule(pl.LightningModule):
         data = getattr(self.trainer, "datamodule", None)
         if stage == "fit" or hasattr(data, "mean"):
             self.model.mean.copy_(training_mean(data, self.model.mean.shape))
+        if stage == "fit" and self.pixel_bias:
+            shades = self.model.mean.clamp(DARKEST, 1 - DARKEST)  # a pixel that is never on would start at -infinity
+            self.model.generative[0].bias.data.copy_(shades.logit())
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, whose weight decay acts on weight matrices only, and the schedule if there is one."""
