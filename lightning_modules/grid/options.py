@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from lightning_modules import CONFIGS
 from releg.report import names
-from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE
+from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
 # With their overlays
 ARCHITECTURES = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
@@ -24,8 +24,9 @@ EXTENDED = tuple(
 RESULTS = Path(__file__).parents[2] / "results"
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
-numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/. Finished runs are kept,
-interrupted ones continue: after an interruption give the same command again."""
+numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1: those of the budget standard to
+results/, those of another budget to a folder of its name in there. Finished runs are kept, interrupted ones continue:
+after an interruption give the same command again."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Options:
     launcher: str  # local or ray
     ray_address: str | None
     gpus_per_run: float  # of a Ray cluster's GPUs
+    verify: bool  # the published weights, and nothing else
 
     def wants(self, architecture: str, estimator: str) -> bool:
         """Whether to train this part of the grid."""
@@ -60,8 +62,9 @@ def parse_options(arguments: list[str]) -> Options:
         "--budget",
         default="quick",
         metavar="BUDGET",
-        help="steps per run: smoke 200 (does everything work?), quick 10,000 (half an hour on two cores; the default), "
-        "standard 200,000, paper 2,000,000; or a YAML file like those in lightning_modules/configs/budget",
+        help="steps per run and learning rate: smoke 200 (does everything work?), quick 10,000 (the default), standard "
+        "200,000 (the published table), converged 1,000,000, all annealed; paper 2,000,000 at a constant rate; or a "
+        "YAML file like those in lightning_modules/configs/budget",
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
@@ -79,6 +82,7 @@ def parse_options(arguments: list[str]) -> Options:
         action="store_true",
         help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
     )
+    add("--verify", action="store_true", help="train nothing: evaluate the published weights on the test images")
     add("--results", help=argparse.SUPPRESS)  # another folder for the results
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
     given = parser.parse_args(arguments)
@@ -93,11 +97,12 @@ def parse_options(arguments: list[str]) -> Options:
             f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
             "the second table; name that"
         )
-    results = called_from / given.results if given.results else RESULTS
+    own_folder = RESULTS if given.budget == PUBLISHED_BUDGET else RESULTS / budget.stem
+    results = called_from / given.results if given.results else own_folder
     _check_launcher(parser, given)
     share = given.gpus_per_run or 0.0
     ray = (given.launcher, given.ray_address, share)
-    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray)
+    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray, given.verify)
 
 
 def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +13,14 @@ from jsonargparse import ArgumentError
 from lightning_modules.grid import local
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate, use_threads
-from lightning_modules.grid.manifest import write_manifests
+from lightning_modules.grid.manifest import RUNS, write_manifests
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
+from lightning_modules.published_weights import publish
 from lightning_modules.run.settings import Settings, build
 from releg.report.all import write_all
+
+WITH_WEIGHTS = ("standard", "converged", "paper")  # budgets whose best models are worth keeping
 
 
 def reproduce(options: Options, lock: int, command: str, started: float) -> int:
@@ -43,7 +47,10 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
     absent = {**problems, **missing}
     write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
+    if options.budget.stem in WITH_WEIGHTS:
+        publish(options.results, json.loads((options.results / RUNS).read_bytes())["runs"])
     print(write_all(options.results))
+    print(f"written to {options.results}", file=sys.stderr)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
     return 1 if problems else 0

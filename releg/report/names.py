@@ -50,7 +50,14 @@ ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  
 FIGURE1_ARCHITECTURE = "32-64-128-256"
 EXTENDED_ARCHITECTURE = "200-200"  # of the second table
 
-BUDGETS = {"smoke": 200, "quick": 10_000, "standard": 200_000, "paper": 2_000_000}  # steps per run
+BUDGETS = {  # steps per run
+    "smoke": 200,
+    "quick": 10_000,
+    "standard": 200_000,
+    "converged": 1_000_000,
+    "paper": 2_000_000,
+}
+PUBLISHED_BUDGET = "standard"  # whose table stands in results/ itself; the others have a folder of their own there
 AUTHORS_STEPS = 2_000_000  # of the authors' later code
 
 PAPER_DATA = "MNIST"

@@ -10,9 +10,24 @@ from typing import Any
 
 from releg.architecture import architecture_name
 from releg.report.formats import readable
-from releg.report.names import AUTHORS_STEPS, FIGURE1_ARCHITECTURE, PAPER_DATA, budget_name, data_name, estimator_name
+from releg.report.names import (
+    AUTHORS_STEPS,
+    BUDGETS,
+    FIGURE1_ARCHITECTURE,
+    PAPER_DATA,
+    PUBLISHED_BUDGET,
+    budget_name,
+    data_name,
+    estimator_name,
+)
 
 Row = dict[str, Any]
+SCHEDULES = {  # what tables call a schedule, by the name of its class
+    "": "constant",
+    "LinearDecay": "falling linearly to zero",
+    "CosineDecay": "falling to zero as a cosine",
+    "HoldThenLinearDecay": "constant for half of the steps, then falling linearly to zero",
+}
 
 
 @dataclass(frozen=True)
@@ -134,16 +149,28 @@ def bound_title(runs: list[Run]) -> str:
 
 
 def budget_sentence(runs: list[Run]) -> str:
-    """The sentence under every table: how long the runs trained, and whether that is long."""
+    """The sentence under every table: how long the runs trained, at which learning rate, and whether that is long."""
     steps = sorted({run.steps for run in runs})
     if not steps:
         return "No run is finished yet."
     what = " and ".join(f"{run_steps:,}" for run_steps in steps)
     names = " and ".join(filter(None, map(budget_name, steps)))
     budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
+    budget += f", {' and '.join(dict.fromkeys(map(recipe, runs)))}"
     if steps[0] >= AUTHORS_STEPS:
-        return f"{budget}, as many as the authors' later code trains."
-    return f"{budget}, which is not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
+        return f"{budget}; as many steps as the authors' later code trains."
+    if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all("model.lr_scheduler.class_path" in run.config for run in runs):
+        return f"{budget}."  # the rate has come to zero
+    return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
+
+
+def recipe(run: Run) -> str:
+    """The learning rate and how it changes."""
+    optimizer = run.config.get("model.optimizer.class_path", "RMSprop").rsplit(".", 1)[-1]
+    old = run.config.get("model.learning_rate", 0.001)  # of configs saved before the optimiser could be chosen
+    rate = run.config.get("model.optimizer.init_args.lr", old)
+    scheduler = run.config.get("model.lr_scheduler.class_path", "").rsplit(".", 1)[-1]
+    return f"{optimizer} at {rate}, {SCHEDULES.get(scheduler, scheduler)}"
 
 
 def missing_lines(manifest: Manifest, title: str) -> list[str]:

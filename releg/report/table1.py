@@ -7,7 +7,7 @@ from pathlib import Path
 
 from releg.files import write_atomically
 from releg.report.formats import readable
-from releg.report.names import ESTIMATORS, label_of
+from releg.report.names import BUDGETS, ESTIMATORS, label_of
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 
@@ -23,7 +23,7 @@ def write_table1(results: Path) -> str:
     """Write table1.md, .csv, .json and .tex; return the Markdown."""
     manifest = read_manifest(results)
     rows = table_rows(manifest.runs, read_paper(results))
-    text = as_markdown(rows, manifest)
+    text = as_markdown(rows, manifest) + beside_published(rows, results)
     write_atomically(results / "table1.json", json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     write_atomically(results / "table1.csv", as_csv(rows))
     write_atomically(results / "table1.tex", as_latex(rows, manifest))
@@ -65,6 +65,24 @@ def as_markdown(rows: list[Row], manifest: Manifest) -> str:
     lines = [f"**Table 1.** {bound_title(manifest.runs)}. {LEGEND}", "", *table([*_head(rows), "seeds"], body, texts=2)]
     lines += ["", budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
     return "\n".join(lines) + "\n"
+
+
+def beside_published(rows: list[Row], results: Path) -> str:
+    """For the folder of another budget: its bounds beside the published ones, which stand in the folder above."""
+    path = results.parent / "table1.json"
+    if results.name not in BUDGETS or not path.is_file():
+        return ""
+    with readable(path, "the published Table 1", "restore it with git"):
+        published = {(row["architecture"], row["estimator"]): row for row in json.loads(path.read_bytes())}
+    body = []
+    for row in rows:
+        other = published.get((row["architecture"], row["estimator"]))
+        known = [row["test_nll_mean"], other["test_nll_mean"] if other else None, row["paper"]]
+        numbers = ["" if number is None else f"{number:.2f}" for number in known]
+        body.append([row["architecture"], label_of(row["estimator"]), *numbers])
+    head = ["SBN", "estimator", "here", "published", "paper"]
+    title = "Beside the published table, table1.md in the folder above:"
+    return "\n".join(["", title, "", *table(head, body, texts=2), ""])
 
 
 def _head(rows: list[Row]) -> list[str]:

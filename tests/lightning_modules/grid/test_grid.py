@@ -15,7 +15,7 @@ from lightning_modules.grid import local, reproduce
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.launch import Ended
-from lightning_modules.grid.options import ARCHITECTURES, BUDGETS, ESTIMATORS, parse_options
+from lightning_modules.grid.options import ARCHITECTURES, BUDGETS, ESTIMATORS, RESULTS, parse_options
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, read_result, status_of
 from lightning_modules.run import lock
 from lightning_modules.run.folder import save_config
@@ -162,3 +162,10 @@ def test_a_failed_run_is_told_at_once_and_remembered(tmp_path: Path) -> None:
 )
 def test_durations_are_round(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("budget", "folder"), [("standard", ""), ("smoke", "smoke"), ("quick", "quick"), ("converged", "converged")]
+)
+def test_only_the_published_budget_writes_over_the_published_table(budget: str, folder: str) -> None:
+    assert parse_options(["--budget", budget]).results == RESULTS / folder

@@ -40,8 +40,8 @@ def test_the_markdown_is_this(tmp_path: Path) -> None:
         "| 200-200 | LR | 113.00 ± 1.41 | 98.86 | +14.14 | 111.00 ± 1.41 | 10,000 | 9,500 to 10,000 | 1.5 | 2 |\n"
         "| 200-200 | CRN | 108.50 | 98.28 | +10.22 | 106.50 | 10,000 | 10,000 | 1.5 | 1 |\n"
         "\n"
-        "Budget quick: 10,000 steps per run, which is not converged: the authors' later code trains for 2,000,000 "
-        "steps.\n"
+        "Budget quick: 10,000 steps per run, RMSprop at 0.001, constant; not converged: the authors' later code trains "
+        "for 2,000,000 steps.\n"
         "\n"
         "Not in this table:\n"
         "\n"
@@ -58,13 +58,36 @@ def test_the_markdown_is_this(tmp_path: Path) -> None:
 def test_every_form_of_a_short_table_says_that_it_is_not_converged(tmp_path: Path, steps: int) -> None:
     write_table1(write_results(tmp_path, [entry("200-200", "lr", 0, 112.0, steps)]))
     for suffix in ("md", "csv", "json", "tex"):
-        assert f"{steps:,} steps per run, which is not converged" in (tmp_path / f"table1.{suffix}").read_text()
+        text = (tmp_path / f"table1.{suffix}").read_text()
+        assert f"{steps:,} steps per run, RMSprop at 0.001, constant; not converged" in text
 
 
 def test_the_budget_of_the_authors_is_not_called_short(tmp_path: Path) -> None:
     text = write_table1(write_results(tmp_path, [entry("200-200", "lr", 0, 98.9, 2_000_000)]))
-    assert "Budget paper: 2,000,000 steps per run, as many as the authors' later code trains." in text
+    assert (
+        "2,000,000 steps per run, RMSprop at 0.001, constant; as many steps as the authors' later code trains." in text
+    )
     assert "converged" not in text
+
+
+def test_an_annealed_table_says_its_recipe(tmp_path: Path) -> None:
+    run = entry("200-200", "lr", 0, 98.9, 200_000)
+    run["config"] |= {
+        "model.optimizer.class_path": "torch.optim.RMSprop",
+        "model.optimizer.init_args.lr": 0.003,
+        "model.lr_scheduler.class_path": "lightning_modules.schedules.LinearDecay",
+    }
+    text = write_table1(write_results(tmp_path, [run]))
+    assert "Budget standard: 200,000 steps per run, RMSprop at 0.003, falling linearly to zero.\n" in text
+
+
+def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -> None:
+    write_table1(write_results(tmp_path, [entry("200-200", "lr", 0, 99.0)]))
+    text = write_table1(write_results(tmp_path / "quick", BOTH))
+    assert "| SBN | estimator | here | published | paper |" in text
+    assert "| 200-200 | LR | 113.00 | 99.00 | 98.86 |" in text
+    assert "| 200-200 | CRN | 108.50 |  | 98.28 |" in text
+    assert "published" not in write_table1(write_results(tmp_path / "elsewhere", BOTH))
 
 
 def test_rows_stand_in_the_papers_order_and_runs_of_other_estimators_are_left_out(tmp_path: Path) -> None:
