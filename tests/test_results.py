@@ -111,6 +111,12 @@ def test_files_that_a_page_links_to_are_there(page: Path) -> None:
     assert broken_links(page) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_files_of_the_project_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"`((?:releg|lightning_modules|tests)/[\w./]*)`", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_readme_names_every_shipped_estimator() -> None:
     named = re.findall(r"`([a-z_]+)`(?=[^|]*\|[^|]*\|$)", section("releg", "The estimators"), re.MULTILINE)
     assert sorted(named) == shipped_names()
