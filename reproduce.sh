@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Table 1 and Figure 1 from a fresh clone: sets up, trains, measures, writes results/ and prints the table.
 #
-# bash reproduce.sh [--budget smoke|quick|standard|paper] [--seeds N] [--jobs N] [--only ARCHITECTURE[,ESTIMATOR]]
-#                   [--extended] [--launcher local|ray] [--ray-address ADDRESS] [--gpus-per-run SHARE]
+# bash reproduce.sh [--budget smoke|quick|standard|converged|paper] [--seeds N] [--jobs N] [--extended] [--verify]
+#                   [--only ARCHITECTURE[,ESTIMATOR]] [--launcher local|ray] [--ray-address ADDRESS]
+#                   [--gpus-per-run SHARE]
 #
 # The same command again continues after an interruption. RELEG_PYTHON and RELEG_VENV are those of tests/run.sh.
 set -euo pipefail
