@@ -118,10 +118,17 @@ def test_other_estimators_make_a_second_table(script: Script, tmp_path: Path) ->
     assert "mu_prop seed 0" in out  # among what is not trained yet
 
 
+def test_verify_evaluates_weights_and_trains_nothing(script: Script, tmp_path: Path) -> None:
+    code, out, err = finish(script.start("--verify", "--results", str(tmp_path)))
+    assert (code, out) == (2, "")
+    assert f"there are no weights in {tmp_path / 'weights'}, expected" in err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--budget", "huge"], "there is no budget huge, expected one of smoke, quick, standard, paper"),
+        (["--budget", "huge"], "there is no budget huge, expected one of smoke, quick, standard, converged, paper"),
         (["--only", "100-100"], "got the architecture 100-100, expected one of 200-200, 200-200-200, "),
         (["--only", "200-200,arm"], "--only names arm, expected lr or crn; add --extended"),
         (

@@ -21,10 +21,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if options.verify:
-            from lightning_modules.commands import verify
-
-            return verify.main([])
         _check_writable(options.results)
         with locked(options.results) as lock:
             started = time.monotonic()

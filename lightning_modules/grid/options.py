@@ -42,7 +42,6 @@ class Options:
     launcher: str  # local or ray
     ray_address: str | None
     gpus_per_run: float  # of a Ray cluster's GPUs
-    verify: bool  # the published weights, and nothing else
 
     def wants(self, architecture: str, estimator: str) -> bool:
         """Whether to train this part of the grid."""
@@ -82,7 +81,6 @@ def parse_options(arguments: list[str]) -> Options:
         action="store_true",
         help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
     )
-    add("--verify", action="store_true", help="train nothing: evaluate the published weights on the test images")
     add("--results", help=argparse.SUPPRESS)  # another folder for the results
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
     given = parser.parse_args(arguments)
@@ -102,7 +100,7 @@ def parse_options(arguments: list[str]) -> Options:
     _check_launcher(parser, given)
     share = given.gpus_per_run or 0.0
     ray = (given.launcher, given.ray_address, share)
-    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray, given.verify)
+    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray)
 
 
 def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
