@@ -1,0 +1,27 @@
+"""Files are there whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from releg.files import replacing, write_atomically
+
+
+@pytest.mark.parametrize("content", ["text ± 1\n", b"\x00bytes"])
+def test_text_and_bytes_are_written_into_folders_that_may_not_exist_yet(tmp_path: Path, content: str | bytes) -> None:
+    path = write_atomically(tmp_path / "new" / "file", content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = write_atomically(tmp_path / "file", "old")
+
+    def fail_half_way() -> None:
+        with replacing(path) as file:
+            file.write(b"ne")
+            assert path.read_text() == "old"
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        fail_half_way()
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("file", "old")]
