@@ -125,11 +125,7 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "the module is trained by others": Rule(rooms("sbn_module"), rooms(*AROUND_RUNS), rooms("run.ranks")),
     "a run knows neither grid nor commands": Rule(rooms("run"), rooms("bench", "grid", "commands")),
     "bench knows neither grid nor commands": Rule(rooms("bench"), rooms("grid", "commands")),
-    "the grid knows neither bench nor commands": Rule(
-        rooms("grid"),
-        rooms("bench", "commands"),
-        rooms("commands.verify"),  # reproduce.sh --verify
-    ),
+    "the grid knows neither bench nor commands": Rule(rooms("grid"), rooms("bench", "commands")),
     "nobody imports the command line": Rule(("lightning_modules",), rooms("cli")),
     "there are no cycles": there_are_no_cycles,
 }

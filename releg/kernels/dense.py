@@ -1,6 +1,6 @@
-"""The readable reference: Algorithm 1 for a sigmoid belief net, every flip simulated whole, as the paper does it.
+"""The readable reference: Algorithm 1 for a sigmoid belief net, with every flip simulated in full, as in the paper.
 
-No identity, no reuse, no skipping: this is what the other engines must equal. It costs M full simulations.
+No identity, no reuse, no skipping: the other engines must equal it. It costs M full simulations.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ROWS_AT_ONCE = 10_000  # (image, unit) pairs simulated together
 def flip_differences(
     model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
 ) -> list[Tensor]:
-    """f1 - f0 of every unit, (N, H) per layer: f simulated with the unit clamped to 1, less clamped to 0.
+    """f1 - f0 of every unit, (N, H) per layer: f with the unit clamped to 1 minus f with it clamped to 0.
 
-    `generative_logits` are not needed here; they are part of the signature that all engines share.
+    `generative_logits` are not used; all engines have the same signature.
     """
     differences = []
     for layer, size in enumerate(model.layers):
@@ -36,7 +36,7 @@ def flip_differences(
 
 
 def _clamped_f(model: SigmoidBeliefNet, path: Path, layer: int, pairs: Tensor, value: float, entropy: bool) -> Tensor:
-    """F of every (row, unit) pair with that unit of `layer` set to value and all deeper layers simulated anew."""
+    """f of every (row, unit) pair, with that unit of `layer` set to value and all deeper layers simulated again."""
     rows, units = pairs.T
     x = path.x[rows]
     z = [earlier[rows] for earlier in path.z[: layer + 1]]
@@ -48,7 +48,7 @@ def _clamped_f(model: SigmoidBeliefNet, path: Path, layer: int, pairs: Tensor, v
 
 
 def _log_q(model: SigmoidBeliefNet, x: Tensor, z: list[Tensor], layer: int, entropy: bool) -> Tensor:
-    """Log q(z | x); with entropy, the terms of layers deeper than `layer` are replaced by their expectations."""
+    """log q(z | x); with entropy, the terms of layers deeper than `layer` are replaced by their expectations."""
     total = torch.zeros_like(x[:, 0])
     for index, below in enumerate([x, *z[:-1]]):
         logits = model.inference_logits(index, below)

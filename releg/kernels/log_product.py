@@ -1,9 +1,9 @@
-"""Softplus differences of many flips at once, in torch: a matrix product in which + became the log of a product.
+"""Softplus differences of many flips at once, in torch: a matrix product with the log of a product in place of a sum.
 
     sum_j [softplus(r_j + d_ij) - softplus(r_j)] = sum_j log(sigmoid(-r_j) + sigmoid(r_j) exp(d_ij)),    d_ij = s_i w_ij
 
-has only positive terms inside the logarithm, and every factor lies between 1 and exp(d). So as many factors are
-multiplied before a logarithm is taken as max |w| keeps in range; exp is taken of the weights only.
+has only positive terms inside the logarithm, and every factor is between 1 and exp(d). So one logarithm serves as many
+factors as max |w| keeps in range, and only the weights need exp.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-CHUNK = 64  # factors per logarithm where the range allows it: beyond, the logarithms no longer cost anything
+CHUNK = 64  # factors per logarithm if the range allows it; with more, the logarithms no longer matter
 
 
 class LogProduct:
