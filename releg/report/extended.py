@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from releg.files import write_atomically
+from releg.report.extended_race import write_race
 from releg.report.names import label_of
 from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
@@ -18,7 +19,7 @@ COLUMNS = (
 
 
 def write_extended(results: Path) -> str:
-    """Write extended.md, .csv and .json if those runs exist; return the Markdown, or an empty text."""
+    """Write extended.md, .csv and .json if those runs exist, and the race; return the Markdown, or an empty text."""
     if not (results / MANIFEST).is_file():
         return ""
     manifest = read_manifest(results, MANIFEST)
@@ -27,7 +28,8 @@ def write_extended(results: Path) -> str:
     write_atomically(results / "extended.json", json.dumps(rows, indent=2) + "\n")
     write_atomically(results / "extended.csv", as_csv(rows))
     write_atomically(results / "extended.md", text)
-    return text
+    race = write_race(results, manifest)
+    return f"{text}\n{race}" if race else text
 
 
 def table_rows(manifest: Manifest) -> list[Row]:

@@ -18,6 +18,9 @@ FILES = {
     "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
     "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
     "`extended_runs.json`",
+    "race.md": "the race: the minutes that every estimator trains until given bounds (`--extended`); also as `.json` "
+    "and `.png`. From `race.csv`",
+    "race.csv": "the validation bounds and clocks behind the race, from the runs' `metrics.csv`",
     "extended_runs.json": "the runs behind `extended.md`, like `runs.json`",
     "compare.md": "every estimator at the same weights: variance, bias, cost; also as `.csv`, `.json` and `.png`. "
     "Written by `releg compare`; the page says how",

@@ -1,0 +1,201 @@
+"""The race: which estimator gets to a bound first, by the clocks of the runs behind extended.md."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from releg.files import write_atomically
+from releg.report.extended_race_plot import Curve, draw
+from releg.report.formats import read_csv, read_metrics, remove
+from releg.report.names import label_of
+from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine
+from releg.report.style import as_bytes
+from releg.report.tables import table
+
+CSV = "race.csv"
+FILES = (CSV, "race.json", "race.md", "race.png")
+COLUMNS = ("estimator", "seed", "step", "seconds", "value")
+NUMBERS = ("seed", "step", "seconds", "value")
+TARGETS = (115.0, 110.0, 105.0)  # nats per image
+LR = "lr"
+
+
+class Point(NamedTuple):
+    """A validation bound of a run, and the seconds of training that it took."""
+
+    estimator: str
+    seed: int
+    step: int
+    seconds: float
+    value: float  # val/elbo
+
+
+def write_race(results: Path, manifest: Manifest) -> str:
+    """Write race.md, .csv, .json and .png; return the Markdown.
+
+    If the folders of the runs are missing, as in a fresh clone, they are made from race.csv. Without LR there is no
+    race: then old files are deleted.
+    """
+    runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # a race has one track
+    points = [point for run in runs for point in _points(run)]
+    if not points and not any(run.folder.is_dir() for run in runs):
+        points = from_csv(results / CSV)
+    known = {(run.estimator, run.seed) for run in runs}
+    points = [point for point in points if (point.estimator, point.seed) in known]
+    if LR not in {point.estimator for point in points}:
+        remove(*(results / name for name in FILES))
+        return ""
+    rows = race(points, runs)
+    text = as_markdown(rows, runs)
+    write_atomically(results / CSV, as_csv(points))
+    write_atomically(results / "race.json", json.dumps(rows, indent=2) + "\n")
+    write_atomically(results / "race.png", as_bytes(draw(_curves(points, rows), rows[0]["lr_minutes"]), dpi=200))
+    write_atomically(results / "race.md", text)
+    return text
+
+
+def _points(run: Run) -> list[Point]:
+    rows = [row for row in read_metrics(run.folder / "metrics.csv") if row["metric"] == "val/elbo"]
+    return [
+        Point(run.estimator, run.seed, int(row["step"]), float(row["seconds"]), float(row["value"])) for row in rows
+    ]
+
+
+def as_csv(points: Sequence[Point]) -> str:
+    """The points with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([COLUMNS, *points])
+    return text.getvalue()
+
+
+def from_csv(path: Path) -> list[Point]:
+    """The points of a race.csv; none if there is no file."""
+    rows = read_csv(path, COLUMNS, NUMBERS)
+    return [
+        Point(row["estimator"], int(row["seed"]), int(row["step"]), float(row["seconds"]), float(row["value"]))
+        for row in rows
+    ]
+
+
+def race(points: Sequence[Point], runs: Sequence[Run]) -> list[Row]:
+    """One row per estimator, the winner first: most targets reached, then the least time to the hardest of them."""
+    limit = statistics.fmean(curve[-1].seconds for curve in _by_seed(points, LR))
+    names = [name for name in dict.fromkeys(run.estimator for run in runs) if _by_seed(points, name)]
+    by_name = {run.estimator: run for run in runs}
+    rows = [_row(by_name[name], _by_seed(points, name), limit) for name in names]
+    return sorted(rows, key=_rank)
+
+
+def _by_seed(points: Sequence[Point], estimator: str) -> list[list[Point]]:
+    """The curve of each run of an estimator, in the order of its steps."""
+    mine = sorted((point for point in points if point.estimator == estimator), key=lambda point: point.step)
+    return [[point for point in mine if point.seed == seed] for seed in sorted({point.seed for point in mine})]
+
+
+def _row(run: Run, curves: list[list[Point]], limit: float) -> Row:
+    ends = [curve[-1].seconds for curve in curves]
+    reached = {str(target): [seconds_to(curve, -target) for curve in curves] for target in TARGETS}
+    return {
+        "estimator": run.estimator,
+        "unbiased": run.unbiased,
+        "objective": run.objective,
+        "seeds": [curve[0].seed for curve in curves],
+        "steps": run.steps,
+        "lr_minutes": limit / 60,
+        "nll_after_lr_minutes": -statistics.fmean(value_at(curve, limit) for curve in curves),
+        "minutes": statistics.fmean(ends) / 60,
+        "minutes_to": {target: _mean_minutes(times) for target, times in reached.items()},
+    }
+
+
+def _mean_minutes(times: Sequence[float | None]) -> float | None:
+    """None unless every seed got there."""
+    known = [time for time in times if time is not None]
+    return statistics.fmean(known) / 60 if len(known) == len(times) else None
+
+
+def value_at(curve: Sequence[Point], seconds: float) -> float:
+    """The bound at that time, linear between measurements; the first before them, the last after them."""
+    for before, after in pairwise(curve):
+        if before.seconds <= seconds < after.seconds:
+            share = (seconds - before.seconds) / (after.seconds - before.seconds)
+            return before.value + share * (after.value - before.value)
+    return curve[0].value if seconds < curve[0].seconds else curve[-1].value
+
+
+def seconds_to(curve: Sequence[Point], bound: float) -> float | None:
+    """The time at which the bound is first reached, linear between measurements; None if it is not."""
+    if curve[0].value >= bound:
+        return curve[0].seconds
+    for before, after in pairwise(curve):
+        if after.value >= bound:
+            share = (bound - before.value) / (after.value - before.value)
+            return before.seconds + share * (after.seconds - before.seconds)
+    return None
+
+
+def _rank(row: Row) -> tuple[float, float, float]:
+    times = [minutes for minutes in row["minutes_to"].values() if minutes is not None]
+    return -len(times), times[-1] if times else 0.0, row["nll_after_lr_minutes"]
+
+
+def _curves(points: Sequence[Point], rows: Sequence[Row]) -> list[Curve]:
+    return [
+        Curve(row["estimator"], row["unbiased"], row["objective"], [(p.seconds / 60, p.value) for p in curve])
+        for row in rows
+        for curve in _by_seed(points, row["estimator"])[:1]  # one seed: lines of several would cover each other
+    ]
+
+
+def as_markdown(rows: Sequence[Row], runs: list[Run]) -> str:
+    """The table, what its columns are, and where the clocks ran."""
+    head = ["estimator", "NLL at LR's time", *(f"minutes to {target:g}" for target in TARGETS), "minutes in all"]
+    minutes = rows[0]["lr_minutes"]
+    lines = [
+        f"# Which estimator gets there first on SBN({runs[0].net})",
+        "",
+        f"{bound_title(runs).replace('test images', 'validation images')}, against the time spent in training "
+        "steps by each run's own clock.",
+        "",
+        f"- NLL at LR's time: after {minutes:.1f} minutes, which LR needs for its {rows[0]['steps']:,} steps. A run "
+        "that was done before has its last bound there, marked with *",
+        "- minutes to a bound: interpolated between validations; – is a run that does not reach it in its steps",
+        "- the order: most bounds reached, then the least time to the hardest of them",
+        "",
+        *table(head, [_cells(row) for row in rows]),
+        "",
+        "![bound against minutes](race.png)",
+        "",
+        f"{budget_sentence(runs)} {_where(runs)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    early = row["minutes"] < row["lr_minutes"]
+    times = ["–" if minutes is None else f"{minutes:.1f}" for minutes in row["minutes_to"].values()]
+    return [
+        label_of(row["estimator"], row["unbiased"], row["objective"]),
+        f"{row['nll_after_lr_minutes']:.2f}{'*' if early else ''}",
+        *times,
+        f"{row['minutes']:.1f}",
+    ]
+
+
+def _where(runs: Sequence[Run]) -> str:
+    entries = [entry for run in runs for entry in run.provenance]
+    machines = " and ".join(dict.fromkeys(machine(entry) for entry in entries))
+    threads = sorted({entry["torch_threads"] for entry in entries if "torch_threads" in entry})
+    if threads == [1]:
+        return f"Every run had one thread, on {machines}."
+    if not threads:
+        return f"The runs were made on {machines}; their threads were not recorded."
+    return f"The runs had {' and '.join(map(str, threads))} threads, on {machines}; one each would be fairer."
