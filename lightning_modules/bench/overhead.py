@@ -14,8 +14,9 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
-from lightning_modules.bench.rounds import quartiles
-from lightning_modules.bench.steps import OWN, available
+from lightning_modules.bench.floor import make_floors
+from lightning_modules.bench.rounds import Rounds, Turn, quartiles, summary, turn
+from lightning_modules.bench.steps import OWN, Problem, available
 from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.bench.training_step import TrainingStep, module_for
 from lightning_modules.console import say
@@ -53,13 +54,14 @@ class Stopwatch(pl.Callback):
             self.rate = (self.last - self.first) / (time.perf_counter() - self._started)
 
 
-def trainer_rate(name: str, bench: Bench, steps: int) -> float:
-    """Steps per second through the Trainer, validation off."""
+def trainer_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float:
+    """Steps per second through the Trainer, validation off, from the problem's weights."""
     watch = Stopwatch(WARM_UP, WARM_UP + steps)
     with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
         arguments = [
             *("--config", "base.yaml", *CONFIGS[name]),
-            *("--model.layers", str(list(LAYERS)), "--seed_everything", str(bench.seed), "--results_dir", folder),
+            *("--model.layers", str(list(problem.layers)), "--seed_everything", str(bench.seed)),
+            *("--results_dir", folder),
             *("--trainer.max_steps", str(watch.last), "--trainer.limit_val_batches", "0"),
             *("--trainer.accelerator", "cpu"),
         ]
@@ -67,6 +69,7 @@ def trainer_rate(name: str, bench: Bench, steps: int) -> float:
             arguments += ["--model.estimator.init_args.threads", str(bench.threads)]
         settings = Settings("fit", arguments)
         built = settings.build()
+        built.module.model.load_state_dict(problem.weights)
         trainer = life.make_trainer(built.trainer, Path(folder), life.make_loggers(Path(folder)))
         _, _, callbacks = life.training_callbacks(identity_of(settings.config, built.module, bench.data))
         trainer.callbacks.extend([*callbacks, watch])  # type: ignore[attr-defined]
@@ -75,9 +78,9 @@ def trainer_rate(name: str, bench: Bench, steps: int) -> float:
     return watch.rate
 
 
-def bare_rate(name: str, bench: Bench, steps: int) -> float:
+def bare_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float:
     """Steps per second of a loop that only fetches batches and takes steps."""
-    module = module_for(LAYERS, OWN[name](bench.threads), bench.initial_weights(LAYERS), bench.seed)
+    module = module_for(problem.layers, OWN[name](bench.threads), problem.weights, bench.seed)
     step = TrainingStep(module, bench.seed)
     watch = Stopwatch(WARM_UP, WARM_UP + steps)
     batches: Iterator[Tensor] = endless(bench.data)
@@ -90,6 +93,7 @@ def bare_rate(name: str, bench: Bench, steps: int) -> float:
 def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
     """One row per estimator. Bare loop and Trainer alternate, and so does which of them goes first."""
     rows: list[Row] = []
+    problem = bench.problem(LAYERS)
     for name in available(tuple(CONFIGS)):
         say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
         bare: list[float] = []
@@ -97,7 +101,7 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
         for repetition in range(repetitions):
             ways = [(bare, bare_rate), (trainer, trainer_rate)]
             for rates, rate in ways if repetition % 2 == 0 else reversed(ways):
-                rates.append(rate(name, bench, steps))
+                rates.append(rate(name, bench, problem, steps))
         rows.append(
             {
                 "architecture": architecture_name(LAYERS),
@@ -107,6 +111,19 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
             }
         )
     return rows
+
+
+def through_trainer(bench: Bench, problem: Problem, steps: int, repetitions: int) -> dict[str, Row]:
+    """The columns of each estimator's row in bench.json: its time through the Trainer, against LR's and its floor."""
+    names = available(tuple(CONFIGS))
+    floors = make_floors(bench.data.data_size, problem.layers, len(bench.batches[0]), names)
+    rounds: Rounds = []
+    for repetition in range(repetitions):
+        order = names if repetition % 2 == 0 else names[::-1]
+        turns = {name: Turn(1 / trainer_rate(name, bench, problem, steps), {}) for name in order}
+        turns |= {name: turn(floor, bench.batches) for name, floor in floors.items()}
+        rounds.append(turns)
+    return {name: summary(rounds, name) for name in names}
 
 
 def overhead_columns(bare: Sequence[float], trainer: Sequence[float]) -> Row:

@@ -8,11 +8,12 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from torch import Tensor
 
-from lightning_modules.bench.training_step import TrainingStep
+from lightning_modules.bench.floor import floor_of
 
 REFERENCE = "lr"
 SLOW_SECONDS = 0.25  # a step that takes longer is timed alone, in few rounds
@@ -38,7 +39,19 @@ class Turn:
 Rounds = list[dict[str, Turn]]
 
 
-def interleave(steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], schedule: Schedule, seed: int) -> Rounds:
+class Step(Protocol):
+    """What can be timed: a training step, or its floor."""
+
+    parts: dict[str, float]  # seconds of the last step, by what they were spent on
+
+    def restore(self) -> None:
+        """Go back to the weights at which the step was made."""
+
+    def __call__(self, x: Tensor) -> None:
+        """Take a step on x (B, data_size)."""
+
+
+def interleave(steps: Mapping[str, Step], batches: Sequence[Tensor], schedule: Schedule, seed: int) -> Rounds:
     """Run the rounds. All estimators see the same batches from the same weights; their order changes each round."""
     slow = {name for name, step in steps.items() if warm_up(step, batches[0]) and name != REFERENCE}
     slow_rounds = {index * schedule.rounds // schedule.slow_rounds for index in range(schedule.slow_rounds)}
@@ -53,7 +66,7 @@ def interleave(steps: Mapping[str, TrainingStep], batches: Sequence[Tensor], sch
     return rounds
 
 
-def warm_up(step: TrainingStep, x: Tensor) -> bool:
+def warm_up(step: Step, x: Tensor) -> bool:
     """Compile and allocate. Returns whether the step is slow, which is tried on part of the batch first."""
     step(x[:1])
     if seconds_of(step, x[: math.ceil(len(x) / 10)]) > SLOW_SECONDS / 2:
@@ -61,7 +74,7 @@ def warm_up(step: TrainingStep, x: Tensor) -> bool:
     return seconds_of(step, x) > SLOW_SECONDS
 
 
-def turn(step: TrainingStep, batches: Sequence[Tensor]) -> Turn:
+def turn(step: Step, batches: Sequence[Tensor]) -> Turn:
     """Time steps on these batches from the step's own weights; of several, the first only warms the caches."""
     step.restore()
     times, parts = [], []
@@ -73,7 +86,7 @@ def turn(step: TrainingStep, batches: Sequence[Tensor]) -> Turn:
     return Turn(statistics.median(times[kept]), medians)
 
 
-def seconds_of(step: TrainingStep, x: Tensor) -> float:
+def seconds_of(step: Step, x: Tensor) -> float:
     """Wall-clock seconds of one step."""
     start = time.perf_counter()
     step(x)
@@ -96,6 +109,18 @@ def summary(rounds: Rounds, name: str) -> dict[str, object]:
         "ratio_quartiles": quartiles(ratios),
         "rounds": len(taken),
         "ms_parts": parts,
+        **_floor_columns(taken, name),
+    }
+
+
+def _floor_columns(taken: Rounds, name: str) -> dict[str, object]:
+    """The floor's time in the same rounds, and how many times that the estimator takes."""
+    floor = floor_of(name)
+    if floor not in taken[0]:
+        return {}
+    return {
+        "ratio_to_floor": round(statistics.median(each[name].seconds / each[floor].seconds for each in taken), 3),
+        "floor_ms": round(statistics.median(1000 * each[floor].seconds for each in taken), 3),
     }
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from lightning_modules.bench.floor import make_floors
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
-from lightning_modules.bench.rounds import Schedule, interleave, summary
+from lightning_modules.bench.rounds import Schedule, Step, interleave, summary
 from lightning_modules.bench.steps import Problem, available, make_step
 from lightning_modules.bench.training_step import TrainingStep, Weights, module_for
 from lightning_modules.binary_images import BinaryImages
@@ -20,6 +23,7 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 
 Row = dict[str, object]
 BATCHES = 20  # training batches kept at hand for timing
+FEW = ("lr", "crn_cpu")  # the estimators that are also measured with one thread, and through the Trainer
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,13 @@ class Bench:
 
     def time(self, names: Sequence[str], problem: Problem) -> dict[str, Row]:
         """Each estimator's time and its ratio to LR's."""
-        steps = {name: make_step(name, problem) for name in names}
-        rounds = interleave(steps, self.batches, self.schedule, self.seed)
+        steps: dict[str, Step] = {name: make_step(name, problem) for name in names}
+        floors = make_floors(self.data.data_size, problem.layers, len(self.batches[0]), list(names))
+        rounds = interleave({**steps, **floors}, self.batches, self.schedule, self.seed)
         return {name: summary(rounds, name) for name in names}
+
+
+ViaTrainer = Callable[[Bench, Problem], dict[str, Row]]  # times of each estimator through the Trainer
 
 
 def first_batches(data: BinaryImages, count: int = BATCHES) -> list[Tensor]:
@@ -76,18 +84,20 @@ def copy_of(state: dict[str, Tensor]) -> Weights:
     return {name: value.detach().clone() for name, value in state.items()}
 
 
-def measure_table(bench: Bench, architectures: Iterable[tuple[int, ...]], train_steps: int) -> list[Row]:
-    """The rows of bench.json."""
+def measure_table(
+    bench: Bench, architectures: Iterable[tuple[int, ...]], train_steps: int, via_trainer: ViaTrainer | None
+) -> list[Row]:
+    """The rows of bench.json: with all threads, LR and the cpu kernel with one too; bare and through the Trainer."""
     rows = []
     with FreshProcess() as fresh:
         for layers in architectures:
             say(f"SBN({architecture_name(layers)}): {train_steps} steps of training, then time and memory of a step")
             initial, trained = bench.problem(layers), bench.problem(layers, train(bench, layers, train_steps))
             memory = measure_memory(bench, fresh, initial)
-            rows += _rows(bench, initial, memory, {"weights": "initial", "trained_steps": 0})
+            rows += _rows(bench, initial, memory, {"weights": "initial", "trained_steps": 0}, via_trainer)
             if not bench.memory_once:
                 memory = measure_memory(bench, fresh, trained)
-            rows += _rows(bench, trained, memory, {"weights": "trained", "trained_steps": train_steps})
+            rows += _rows(bench, trained, memory, {"weights": "trained", "trained_steps": train_steps}, via_trainer)
     return rows
 
 
@@ -98,20 +108,52 @@ def measure_memory(bench: Bench, fresh: FreshProcess, problem: Problem) -> dict[
     return {name: largest(fresh.peak_mib(request) for _ in range(repeats)) for name, request in requests.items()}
 
 
-def _rows(bench: Bench, problem: Problem, memory: dict[str, float | None], columns: Row) -> list[Row]:
-    times = bench.time(list(memory), problem)
-    shared = {"batch_size": len(bench.batches[0]), "threads": bench.threads, "seed": bench.seed}
+def _rows(
+    bench: Bench, problem: Problem, memory: dict[str, float | None], columns: Row, via_trainer: ViaTrainer | None
+) -> list[Row]:
+    """Rows at the same weights; memory is measured with all threads, bare."""
+    rows = _rows_of_threads(bench, problem, memory, columns, via_trainer)
+    if bench.threads > 1:
+        with limited_threads(1):
+            alone, few = replace(bench, threads=1), dict.fromkeys(available(FEW))
+            rows += _rows_of_threads(alone, replace(problem, threads=1), few, columns, via_trainer)
+    return rows
+
+
+def _rows_of_threads(
+    bench: Bench,
+    problem: Problem,
+    memory: Mapping[str, float | None],
+    columns: Row,
+    via_trainer: ViaTrainer | None,
+) -> list[Row]:
+    ways = {"bare": bench.time(list(memory), problem), "trainer": via_trainer(bench, problem) if via_trainer else {}}
     return [
         {
             "architecture": problem.architecture,
             **columns,
             "estimator": name,
-            **times[name],
-            "peak_mib": mib,
-            **shared,
+            "via": via,
+            "threads": bench.threads,
+            **times,
+            "peak_mib": memory[name] if via == "bare" else None,
+            "batch_size": len(bench.batches[0]),
+            "seed": bench.seed,
         }
-        for name, mib in memory.items()
+        for via, rows in ways.items()
+        for name, times in rows.items()
     ]
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Limit torch's threads during the measurement; the cpu engine gets their number as an argument."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def largest(values: Iterable[float | None]) -> float | None:

@@ -6,21 +6,18 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-import torch
-
 from lightning_modules.bench.memory import METHOD
-from lightning_modules.bench.overhead import WARM_UP, measure_overhead
+from lightning_modules.bench.overhead import WARM_UP, measure_overhead, through_trainer
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.bench.scaling import exponents, measure_scaling
 from lightning_modules.bench.steps import PYRO, missing
-from lightning_modules.bench.table import Bench, Row, first_batches, measure_table
+from lightning_modules.bench.table import Bench, Row, ViaTrainer, first_batches, limited_threads, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.console import quieten, say
 from lightning_modules.run.provenance import provenance
@@ -32,10 +29,11 @@ from releg.report.names import ARCHITECTURES
 
 DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU.
 
-Estimators take turns within each round, and each is compared with LR (lr) in the same round, at initial weights and at
-weights after some thousand steps. Then the growth of the cost with units per layer and with depth, and what the Trainer
-costs. Writes bench.json (one row per architecture, weights and estimator), bench_studies.json (growth, Trainer, and
-what the run was), bench.md and bench.png."""
+Estimators take turns within each round, and each is compared with LR (lr) and with its floor, the matrix products it
+cannot do without, in the same round, at initial weights and at weights after some thousand steps; LR and CRN also with
+one thread and through the Trainer. Then the growth of the cost with units per layer and with depth, and what the
+Trainer costs. Writes bench.json (one row per architecture, weights, estimator, threads and way), bench_studies.json
+(growth, Trainer, and what the run was), bench.md and bench.png."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def run(options: argparse.Namespace) -> None:
         schedule = Schedule(effort.rounds, effort.steps, min(effort.slow_rounds, effort.rounds))
         batches = first_batches(data)
         bench = Bench(data, batches, schedule, effort.memory_once, options.threads, options.seed)
-        rows = measure_table(bench, dict.fromkeys(options.architectures), effort.train_steps)
+        rows = measure_table(bench, dict.fromkeys(options.architectures), effort.train_steps, via_trainer(effort))
         scaling = measure_scaling(bench, effort.units, effort.depths)
         repetitions = effort.overhead_repetitions
         overhead = measure_overhead(bench, effort.overhead_steps, repetitions) if effort.overhead_steps else []
@@ -167,6 +165,12 @@ def run(options: argparse.Namespace) -> None:
     studies = {"run": about, "scaling": scaling, "exponents": exponents(scaling), "overhead": overhead}
     commit = {"commit": about["commit"]}
     write(options.output, [row | commit for row in rows], studies)
+
+
+def via_trainer(effort: Effort) -> ViaTrainer | None:
+    """How the rows through the Trainer are measured: half as many steps, half as often as its overhead; or not."""
+    steps, repetitions = effort.overhead_steps // 2, max(1, effort.overhead_repetitions // 2)
+    return (lambda bench, problem: through_trainer(bench, problem, steps, repetitions)) if steps else None
 
 
 def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
@@ -223,14 +227,3 @@ def pyro_version() -> dict[str, str]:
 def load() -> float | None:
     """Load average of the last minute."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-
-
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """Limit torch's threads during the measurement; the cpu engine gets their number as an argument."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -25,6 +25,9 @@ LABELS = {
 BUSY_AT_START = 0.5  # a higher load average means that other programs were running
 BUSY_AT_END = 1.0  # the same, in addition to the threads of the benchmark
 
+BARE, TRAINER = "bare", "trainer"  # how a step was taken
+FLOOR_KEYS = ("architecture", "weights", "threads")
+
 Row = dict[str, Any]
 
 
@@ -50,7 +53,10 @@ def read(path: Path) -> Any:
 def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
     """The whole page."""
     run = studies["run"]
-    parts = ["# What a training step costs", header(run), in_short(rows)]
+    parts = ["# What a training step costs", header(run), *floor_section(rows)]
+    threads = run["threads"]
+    rows = [row for row in rows if row.get("via", BARE) == BARE and row.get("threads", threads) == threads]
+    parts += [in_short(rows)]
     for weights in dict.fromkeys(row["weights"] for row in rows):
         mine = [row for row in rows if row["weights"] == weights]
         title = "Initial weights" if weights == "initial" else f"Weights after {mine[0]['trained_steps']} steps"
@@ -87,6 +93,27 @@ def busy(run: dict[str, Any]) -> str:
     if start is None or (start <= BUSY_AT_START and end <= run["threads"] + BUSY_AT_END):
         return ""
     return "\n\n**Other programs were running during the benchmark: do not trust these times.**"
+
+
+def floor_section(rows: Sequence[Row]) -> list[str]:
+    """How far steps are from their floor; older benchmarks did not measure it."""
+    known = [row for row in rows if "ratio_to_floor" in row and row["estimator"] in ("lr", "crn_cpu")]
+    if not known:
+        return []
+    cells = {(*(row[key] for key in FLOOR_KEYS), row["estimator"], row["via"]): row for row in known}
+    columns = [(name, via) for name in ("lr", "crn_cpu") for via in (BARE, TRAINER)]
+    lines = []
+    for key in dict.fromkeys(tuple(row[name] for name in FLOOR_KEYS) for row in known):
+        found = [cells.get((*key, *column)) for column in columns]
+        floors = [_ms(row["floor_ms"]) for row in (found[0], found[2]) if row]
+        ratios = [_ratio(row["ratio_to_floor"]) if row else "–" for row in found]
+        lines.append([f"SBN({key[0]})", key[1], str(key[2]), " / ".join(floors), *ratios])
+    head = ["", "weights", "threads", "floor of LR / CRN, ms", "LR", "LR, Trainer", "CRN", "CRN, Trainer"]
+    text = (
+        "Times the floor: the matrix products that a step cannot do without (logits and gradients of both nets, and of "
+        "LR's baselines), timed in the same rounds. Bare, and through the Trainer with its callbacks and loggers."
+    )
+    return ["## Against the floor", text, text_table(head, lines)]
 
 
 def in_short(rows: Sequence[Row]) -> str:

@@ -28,10 +28,11 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_there_is_one_row_per_architecture_weights_and_estimator(results: Path) -> None:
+def test_there_is_one_row_per_architecture_weights_estimator_and_way(results: Path) -> None:
     rows = read(results / "bench.json")
-    keys = [(row["architecture"], row["weights"], row["estimator"]) for row in rows]
-    expected = {(a, w, e) for a in ("4-3",) for w in ("initial", "trained") for e in available()}
+    keys = [(row["architecture"], row["weights"], row["estimator"], row["via"]) for row in rows]
+    ways = {"bare": available(), "trainer": available(tuple(CONFIGS))}
+    expected = {("4-3", w, e, via) for w in ("initial", "trained") for via, names in ways.items() for e in names}
     assert len(keys) == len(expected)
     assert set(keys) == expected
 
@@ -40,6 +41,8 @@ def test_rows_have_times_ratios_and_memory(results: Path) -> None:
     for row in read(results / "bench.json"):
         assert row["ms_per_step"] > 0
         assert row["ratio_to_lr"] > 0
+        assert row["ratio_to_floor"] > 0
+        assert row["floor_ms"] > 0
         assert row["peak_mib"] is None or row["peak_mib"] >= 0
         assert row["trained_steps"] == (0 if row["weights"] == "initial" else 2)
         assert (row["batch_size"], row["threads"], row["seed"]) == (20, 1, 0)

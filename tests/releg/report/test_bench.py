@@ -33,6 +33,16 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
+def floor_rows() -> list[dict[str, Any]]:
+    ratios = {("lr", "bare"): 1.9, ("lr", "trainer"): 2.1, ("crn_cpu", "bare"): 3.4, ("crn_cpu", "trainer"): 3.6}
+    return [
+        {"architecture": "200-200", "weights": "trained", "trained_steps": 3000, "peak_mib": None, "threads": 1}
+        | columns(name, 8.0)
+        | {"via": via, "ratio_to_floor": ratio, "floor_ms": 2.4 if name == "lr" else 1.9}
+        for (name, via), ratio in ratios.items()
+    ]
+
+
 def scaling() -> list[dict[str, Any]]:
     sizes = [("units", size, 2) for size in (50, 100, 200, 400, 800)] + [("depth", 200, d) for d in range(1, 7)]
     return [
@@ -107,6 +117,14 @@ def test_page_shows_times_ratios_memory_exponents_overhead_and_where_they_come_f
     assert "threads: 2" in text
     assert "was busy" not in text
     assert written[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_page_leads_with_how_far_a_step_is_from_its_floor(tmp_path: Path) -> None:
+    put(tmp_path, [*rows(), *floor_rows()], studies() | NO_PLOT)
+    text = bench.write_bench(tmp_path)[0].read_text()
+    assert "| SBN(200-200) | trained | 1 | 2.4 / 1.9 | 1.90 | 2.10 | 3.40 | 3.60 |" in text
+    assert text.index("## Against the floor") < text.index("A CRN step with the cpu kernel costs")
+    assert "| SBN(200-200) | 17 | 17 | 17 | 17 | 17 |" in text  # rows of one thread are not among those of all
 
 
 def test_same_numbers_make_the_same_files(tmp_path: Path) -> None:
