@@ -1,7 +1,8 @@
 """Compiles the kernels for GPUs that need not be there: python -m tests.releg.kernels.compiled
 
 It prints one JSON object: of each kernel its registers, shared and stack memory (bytes; spilled registers are on the
-stack), and the size of its cubin. TRITON_INTERPRET must not be set, so test_triton.py runs this in its own process.
+stack), and the size of its cubin; two faults; the page that predicts the speed. TRITON_INTERPRET must not be set, so
+test_triton.py runs this in its own process.
 """
 
 import json
@@ -9,63 +10,16 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
+from releg.kernels.triton import speed
 from releg.kernels.triton.changes import change_kernel
-from releg.kernels.triton.ops import GPU_TILES, walk_warps
-from releg.kernels.triton.products import log_product_kernel
+from releg.kernels.triton.compile import Kernel, kernels
 from releg.kernels.triton.walk import walk_kernel
 from tests.releg.kernels.interpreted import faulty_module
-
-TYPES = {torch.float32: "fp32", torch.float64: "fp64"}
-POINTERS_TO_INTEGERS = ("fitting", "listed", "count", "shape")
-INTEGERS = ("rows", "units", "targets", "row_stride", "total_units")
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel as the engine launches it."""
-
-    name: str
-    function: Any
-    dtype: torch.dtype
-    warps: int
-    constants: dict[str, int | bool] = field(default_factory=dict)
-
-    def compiled(self, architecture: int) -> Any:
-        names = self.function.arg_names
-        signature = {name: self._type_of(name) for name in names}
-        aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if signature[name].startswith("*")}
-        constants = {(names.index(name),): value for name, value in self.constants.items()}
-        source = ASTSource(self.function, signature, constants, aligned)
-        options = {"num_warps": self.warps, "enable_fp_fusion": True}
-        return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
-
-    def _type_of(self, argument: str) -> str:
-        if argument in self.constants:
-            return "constexpr"
-        if argument in INTEGERS:
-            return "i32"
-        return "*i32" if argument in POINTERS_TO_INTEGERS else f"*{TYPES[self.dtype]}"
-
-
-def kernels(dtype: torch.dtype, entropy: bool, block: int = 256) -> Iterator[Kernel]:
-    """Log products, changes and walk, for layers of at most `block` units."""
-    tile = GPU_TILES[dtype]
-    sizes = {"block_rows": tile.rows, "block_units": tile.units, "block_targets": tile.targets}
-    kind = f"{TYPES[dtype]}{', entropy' if entropy else ''}"
-    if not entropy:
-        yield Kernel(f"products {kind}", log_product_kernel, dtype, tile.warps, {**sizes})
-    yield Kernel(f"changes {kind}", change_kernel, dtype, tile.warps, {**sizes, "entropy": entropy})
-    walk = {"entropy": entropy, "block_pairs": 1, "block": block}
-    yield Kernel(f"walk {block} {kind}", walk_kernel, dtype, walk_warps(block, dtype.itemsize), walk)
 
 
 def wanted(architecture: int) -> Iterator[Kernel]:
@@ -117,7 +71,8 @@ def not_compiling() -> str:
 
 def main() -> None:
     needs = {f"sm_{a} {kernel.name}": measured(kernel, a) for a in (80, 90, 100) for kernel in wanted(a)}
-    print(json.dumps({"needs": needs, "spilling": spilling(), "not compiling": not_compiling()}))
+    faults = {"spilling": spilling(), "not compiling": not_compiling()}
+    print(json.dumps({"needs": needs, **faults, "page": speed.report()}))
 
 
 if __name__ == "__main__":

@@ -189,9 +189,9 @@ FAULTS = {
         "products", "if taken == fits:", "if taken == fits + 100:",
         "log_product_kernel", "log products, float32, all weights 30",
     ),
-    "the mask of the weights leaves one target out": (
-        "changes", "weight + at_unit, mask=in_unit", "weight + at_unit, mask=in_unit & (target > 0)[None, :]",
-        "change_kernel", "many sets",
+    "a mask leaves targets out": (
+        "changes", "single + at_row, mask=in_row", "single + at_row, mask=in_row & (target > 2)[None, :]",
+        "change_kernel", "depth 2",
     ),
     "a pair of changes is taken for a single one": (
         "changes", "tl.where(number == 1,", "tl.where(number <= 2,", "change_kernel", "depth 3",

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from releg.kernels import AutoEngine, engine_for
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.triton import TritonEngine
+from releg.kernels.triton.speed import Code, count
 from tests.environment import ROOT
 from tests.releg.helpers import random_model
 from tests.releg.kernels.interpreted import CHECKS, FAULTS, simulate
@@ -97,6 +98,16 @@ def test_kernels_compile_for_three_generations_of_gpus_without_spilling_register
 def test_spilled_registers_and_wrong_types_are_noticed(compiled: dict[str, Any]) -> None:
     assert len(complaints({"a layer of 1024 units in one warp": compiled["spilling"]})) == 1
     assert "next_layer" in compiled["not compiling"]
+
+
+def test_the_predicted_speed_is_that_of_the_compiled_kernels(compiled: dict[str, Any]) -> None:
+    assert (ROOT / "results/cuda_model.md").read_text() == compiled["page"] + "\n"
+
+
+def test_instructions_are_counted_on_the_shortest_way_through_a_loop() -> None:
+    """Two before the loop, one after it; inside, four if the branch is taken and six if not."""
+    code = ["A", "A", ".L_x_0:", "A", "@P0 BRA `(.L_x_1)", "A", "A", ".L_x_1:", "A", "BRA `(.L_x_0)", "EXIT"]
+    assert count(code) == Code(outside=3, rounds=(4,))
 
 
 def test_cpu_tensors_are_refused_outside_the_interpreter() -> None:
