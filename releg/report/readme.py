@@ -28,6 +28,7 @@ FILES = {
     "says how",
     "bench_studies.json": "the other numbers of `bench.md`: growth with units and depth, overhead of the Trainer",
     "variance.md": "gradient variances of LR and CRN per layer, at the same weights. From `figure1.csv`",
+    "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.kernels.triton.speed`",
 }
 
 MANIFESTS = {"Table 1 and Figure 1": "runs.json", "The second table": "extended_runs.json"}
