@@ -11,6 +11,7 @@ import pytest
 
 from lightning_modules.shipped_estimators import shipped_names
 from releg.report.bench import write_bench
+from releg.report.compare import write_compare
 from releg.report.extended import write_extended
 from releg.report.readme import write_readme
 from releg.report.summary import summary
@@ -27,6 +28,7 @@ WRITERS = {
     write_variance: ("variance.md",),
     write_readme: ("README.md",),
     write_bench: ("bench.md",),
+    write_compare: ("compare.md", "compare.csv"),
     write_extended: ("extended.md", "extended.csv", "extended.json"),
 }
 
@@ -87,6 +89,7 @@ def test_the_readme_states_the_cost_that_was_measured() -> None:
     ratios = [row["ratio_to_lr"] for row in rows if row["estimator"] == "crn_cpu"]
     assert len(ratios) == 8
     assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times one with LR" in README
+    assert f"at {min(ratios):.1f} to {max(ratios):.1f} times the cost of a likelihood-ratio step" in README
 
 
 @pytest.mark.usefixtures("as_committed")
