@@ -19,7 +19,7 @@ ESTIMATORS = {
     "lr": PaperEstimator("LR", "likelihood_ratio", "LikelihoodRatio", "#d1700f"),
     "crn": PaperEstimator("CRN", "common_random_numbers", "CommonRandomNumbers", "#0b3c8c"),
 }
-# What the papers call the others, by the names of their config files
+# Names from the papers, by config file
 PUBLISHED = {
     "likelihood_ratio": "LR",
     "likelihood_ratio_average": "LR, running average",
@@ -57,7 +57,7 @@ BUDGETS = {  # steps per run
     "converged": 1_000_000,
     "paper": 2_000_000,
 }
-PUBLISHED_BUDGET = "standard"  # whose table stands in results/ itself; the others have a folder of their own there
+PUBLISHED_BUDGET = "standard"  # its table is results/table1.md; other budgets have their own folder in results/
 AUTHORS_STEPS = 2_000_000  # of the authors' later code
 
 PAPER_DATA = "MNIST"
@@ -70,7 +70,7 @@ def estimator_name(class_path: str) -> str:
 
 
 def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> str:
-    """What tables call an estimator, with a warning where its bound is not comparable."""
+    """What tables call an estimator, with a warning if it is biased or climbs another bound."""
     label = ESTIMATORS[estimator].label if estimator in ESTIMATORS else PUBLISHED.get(estimator, estimator)
     if not unbiased:
         return f"{label} (biased)"

@@ -22,7 +22,7 @@ from releg.report.names import (
 )
 
 Row = dict[str, Any]
-SCHEDULES = {  # what tables call a schedule, by the name of its class
+SCHEDULES = {  # what tables call a schedule, by its class name
     "": "constant",
     "LinearDecay": "falling linearly to zero",
     "CosineDecay": "falling to zero as a cosine",
@@ -160,14 +160,14 @@ def budget_sentence(runs: list[Run]) -> str:
     if steps[0] >= AUTHORS_STEPS:
         return f"{budget}; as many steps as the authors' later code trains."
     if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all("model.lr_scheduler.class_path" in run.config for run in runs):
-        return f"{budget}."  # the rate has come to zero
+        return f"{budget}."  # the learning rate has reached zero
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
 
 
 def recipe(run: Run) -> str:
     """The learning rate and how it changes."""
     optimizer = run.config.get("model.optimizer.class_path", "RMSprop").rsplit(".", 1)[-1]
-    old = run.config.get("model.learning_rate", 0.001)  # of configs saved before the optimiser could be chosen
+    old = run.config.get("model.learning_rate", 0.001)  # in configs saved before the optimiser was a choice
     rate = run.config.get("model.optimizer.init_args.lr", old)
     scheduler = run.config.get("model.lr_scheduler.class_path", "").rsplit(".", 1)[-1]
     return f"{optimizer} at {rate}, {SCHEDULES.get(scheduler, scheduler)}"

@@ -68,7 +68,7 @@ def as_markdown(rows: list[Row], manifest: Manifest) -> str:
 
 
 def beside_published(rows: list[Row], results: Path) -> str:
-    """For the folder of another budget: its bounds beside the published ones, which stand in the folder above."""
+    """In the folder of another budget: a comparison with the published bounds, which are one folder up."""
     path = results.parent / "table1.json"
     if results.name not in BUDGETS or not path.is_file():
         return ""
