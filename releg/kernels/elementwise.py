@@ -90,7 +90,7 @@ def floats(address, count):
 
 @inlined
 def exp_of_negative(x):
-    """exp(x) for x <= 0, within an ulp or two: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; 0 below -87."""
+    """exp(x) for -87.33 <= x <= 0, where nothing underflows: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]."""
     n = np.float32(np.int32(x * np.float32(1.44269504) - np.float32(0.5)))  # truncation rounds, as x <= 0
     r = multiply_add(n, np.float32(-0.693359375), x)
     r = multiply_add(n, np.float32(2.12194440e-4), r)
@@ -123,7 +123,7 @@ def terms(logit, z):
     sign = np.float32(2.0) * z - np.float32(1.0)
     s = sign * logit
     magnitude = -abs(s)
-    e = exp_of_negative(np.float32(-87.0) if magnitude < np.float32(-87.0) else magnitude)
+    e = exp_of_negative(np.float32(-87.33) if magnitude < np.float32(-87.33) else magnitude)
     inverse = np.float32(1.0) / ((np.float32(1.0) + e) * (np.float32(2.0) + e))
     larger = (np.float32(2.0) + e) * inverse  # sigmoid(|s|)
     smaller = e * larger

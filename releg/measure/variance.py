@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
-from releg.estimators.base import Estimator
+from releg.estimators.base import Estimator, check_finite, check_noise_range, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.measure.moments import Number, RunningMoments
@@ -66,12 +66,20 @@ def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noi
     If a unit is so saturated that mean (1 - mean) underflows (float32: |logit| > 87), everything is computed again in
     float64. Beyond that range (|logit| > 708) a gradient cannot be resolved and counts as zero.
     """
-    answer = estimator(model, x, noise)
+    model.check_input(x)
+    check_noise_range(noise)
+    return _mean_gradients(estimator, model, x, noise)
+
+
+def _mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
+    """The same on checked input."""
+    answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
+    check_finite(model, answer.elbo)
     logits = [a.detach() for a in answer.logits]
     extreme = max(a.abs().max().item() for a in logits)
     if extreme > _largest_resolved(logits[0].dtype) and logits[0].dtype != torch.float64:
         wide_estimator, wide_model = copy.deepcopy(estimator).double(), copy.deepcopy(model).double()
-        return mean_gradients(wide_estimator, wide_model, x.double(), [u.double() for u in noise])
+        return _mean_gradients(wide_estimator, wide_model, x.double(), [u.double() for u in noise])
     gradients: Sequence[Tensor]
     if answer.logit_grads is not None:
         gradients = answer.logit_grads
@@ -111,14 +119,17 @@ def measure(
     """
     _check_amounts(len(images), samples_per_image)
     model = copy.deepcopy(model).eval()
-    copies = {name: copy.deepcopy(estimator).eval() for name, estimator in estimators.items()}
+    model.check_input(images.to(model.mean))
+    constant = copy.deepcopy(model).requires_grad_(False)
+    copies = {name: _frozen(estimator) for name, estimator in estimators.items()}
     reference = next((e for e in copies.values() if _answers_differences(e)), CommonRandomNumbers().eval())
     meters = {name: _Meter(estimator, min(GROUPS, len(images))) for name, estimator in copies.items()}
     answers = max(1, PATHS_AT_ONCE // max((e.samples for e in copies.values()), default=1))
     with torch.enable_grad():
         for block in _blocks(len(images), samples_per_image, answers):
             for samples in _spans(samples_per_image, answers):
-                draw = _Draw(model, reference, images[block.start : block.stop].to(model.mean), block, samples, seed)
+                x = images[block.start : block.stop].to(model.mean)
+                draw = _Draw(model, constant, reference, x, block, samples, seed)
                 for meter in meters.values():
                     meter.add(draw)
             for meter in meters.values():
@@ -129,6 +140,12 @@ def measure(
         name: GradientVariances(len(images), samples_per_image, meter.numbers(samples_per_image))
         for name, meter in meters.items()
     }
+
+
+def _frozen(estimator: Estimator) -> Estimator:
+    """A copy in evaluation mode; without gradients of its own parameters if it can do without a graph."""
+    frozen = copy.deepcopy(estimator).eval()
+    return frozen.requires_grad_(False) if estimator.closed_form else frozen
 
 
 def _check_amounts(num_images: int, samples_per_image: int) -> None:
@@ -159,6 +176,7 @@ class _Draw:
     """The noise for a span of samples of a block of images, and f1 - f0 under this noise."""
 
     model: SigmoidBeliefNet
+    constant: SigmoidBeliefNet  # the same without a graph, for estimators that need none
     reference: Estimator
     images: Tensor  # (B, data_size)
     block: range
@@ -192,13 +210,14 @@ class _Draw:
         """The estimates of one estimator."""
         if estimator is self.reference:
             return self.flips(1, noise)
-        return mean_gradients(estimator, self.model, self.rows(), noise)
+        model = self.constant if estimator.closed_form else self.model
+        return _mean_gradients(estimator, model, self.rows(), noise)
 
     def flips(self, paths: int, noise: list[Tensor]) -> PathGradients:
         """f1 - f0 of every unit along the paths, computed once for all estimators with the same noise."""
         if paths not in self.differences:
             rows = self.rows().repeat_interleave(paths, dim=0)
-            self.differences[paths] = mean_gradients(self.reference, self.model, rows, noise)
+            self.differences[paths] = _mean_gradients(self.reference, self.constant, rows, noise)
         return self.differences[paths]
 
 
