@@ -17,7 +17,7 @@ ENGINE_PAYS = 4  # flips per layer from which all of them through the engine cos
 
 
 class Pruned(Estimator):
-    """1[unit i is kept] / pi_i (f1 - f0) d mean_i, f_k simulated with z_i = k and the same noise as the path.
+    """1[unit i is kept] / pi_i (f1 - f0) d mean_i / d logit_i, f_k simulated with z_i = k and the path's noise.
 
     Common random numbers, equation 2 of Tokui & Sato (2016), with `flips` units per layer kept at random, pi_i being
     proportional to mean_i (1 - mean_i) and at most 1: the pruning of stochastic triples, Arya, Schauer, Schafer &
@@ -29,7 +29,7 @@ class Pruned(Estimator):
         flips: units kept per layer; all of a layer that has no more.
         engine: computes f1 - f0 where many flips are kept, as for CommonRandomNumbers. Few are simulated one by one.
         memory_mib: bound on the working memory of the batched engine, in MiB.
-        threads: of the cpu engine; None: all cores this process may use.
+        threads: of the cpu engine; None: as many as torch uses.
     """
 
     closed_form = True
