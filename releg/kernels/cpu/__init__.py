@@ -1,6 +1,42 @@
 """The CPU engine: common random numbers at about the price of a likelihood-ratio step.
 
-workspace prepares what flips reads; here are the threads and what a user meets.
+The paper prices its estimator at one simulation per unit. For sigmoid layers most of that is not needed. Take layer l,
+one row of the batch, and unit i. Let s = +1 if the unit is 0 and s = -1 if it is 1, so that a flip changes it by s. One
+of the two clamped simulations of Algorithm 1 is the sample itself; only the flipped one is new.
+
+**Direct term.** The flip adds d_j = s W_ij to the logit r_j of every target j in p(z[l-1] | z[l]). Hence
+
+    change of log p(z[l-1] | z[l]) = s (z[l-1] @ W)_i - sum_j [softplus(r_j + d_j) - softplus(r_j)]
+
+    softplus(r + d) - softplus(r) = log(sigmoid(-r) + sigmoid(r) exp(d))
+                                  = d / 2 + log cosh(w / 2) + log(1 + s c T),    c = tanh(r / 2), T = tanh(w / 2)
+
+The sums of w / 2 and of log cosh(w / 2) belong to the weights alone. What is left is a matrix product in which + became
+the logarithm of a product: one fused multiply-add and one multiplication per factor 1 + s c T, no exponential. A
+product is cut where sum |w| could take it out of range; its exponent is set aside, and one logarithm is taken at the
+end. A weight beyond STEEP makes 1 - |c T| inexact; a unit that has one uses the first form, sigmoid(-r) + sigmoid(r)
+exp(d).
+
+**Who changes below.** Unit k of the next layer is on if its noise u_k < sigmoid(a_k), that is logit(u_k) < a_k. Its
+margin is |logit(u_k) - a_k|. The flip adds s V_ki to a_k, so unit k changes if s_k s V_ki exceeds its margin. One
+comparison for each pair (i, k) tells; only units whose margin is below their largest weight need it. Usually none to a
+few change, since the noise is common. The change of log q(z[l+1] | z[l]) is the direct term's formula again, plus a
+term per changed unit.
+
+**Only the changed set matters further down.** What happens below depends on the set C of changed units, not on i. If C
+is empty, nothing more changes. If C = {k}, it is what flipping k itself does, which is computed anyway. Larger sets
+recur: each is scored once. Flipping C, everything above it left as it is, changes f by G_l(C), less the change of log
+q(z[l] | z[l-1]). With d = sum over C of s * weights,
+
+    G_l(C) = sum s (z[l-1] @ W + r)   - sum_j log(sigmoid(-r_j) + sigmoid(r_j) exp(d_j))        log p, r its logits
+           - sum s (z[l+1] @ V)       + sum_k log(sigmoid(-a_k) + sigmoid(a_k) exp(d_k))        -log q(z[l+1] | z[l])
+           + sum over changed k of s_k (sum over C of s (W_ik - V_ki) - a_k) + G_(l+1)(changed k)
+
+With entropies in place of -log q, the second line is their change, and the third has neither V nor a.
+
+The result is exact: it equals the dense simulation up to rounding. layout says where everything is in memory; tables
+holds what depends on the weights or on one row alone; terms has the direct terms; walk follows the sets down and adds
+up on the way back; loops and vector are the arithmetic below them.
 """
 
 from __future__ import annotations
@@ -8,6 +44,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,8 +52,8 @@ from numba.core import event
 from torch import Tensor
 
 from releg.kernels.cpu.entry import entry_for
+from releg.kernels.cpu.layout import Shape, Workspace
 from releg.kernels.cpu.threads import run_team
-from releg.kernels.cpu.workspace import Shape, Workspace
 from releg.sbn import Path, SigmoidBeliefNet
 
 ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)
@@ -56,12 +93,13 @@ class CpuEngine:
         parts = []
         for start in range(0, rows, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, rows - start)
-            kept = workspace.set_rows(path, generative_logits, slice(start, start + count), weights)
+            kept = workspace.set_rows(path, generative_logits, slice(start, start + count))
             flat = torch.empty(count * sum(model.layers), dtype=path.x.dtype)
             run(workspace, 1, flat, count, entropy)
             del kept  # the kernel has read them
             pieces = flat.split([count * size for size in model.layers])
             parts.append([piece.view(count, size) for piece, size in zip(pieces, model.layers, strict=True)])
+        del weights
         self._free = [workspace]
         return parts[0] if len(parts) == 1 else [torch.cat(layer) for layer in zip(*parts, strict=True)]
 
@@ -86,10 +124,15 @@ def check_tensor(x: Tensor) -> None:
 
 def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool) -> None:
     """One phase of the kernel, shared out among the workers."""
-    name = workspace.array.dtype.name
-    with event.install_listener("numba:compile", Announcement(name)):
-        entry = entry_for(name)
-    run_team(entry, workspace.call(phase, out, rows, entropy), workspace.shape.workers)
+    argument = workspace.prepare_call(phase, out, rows, entropy)
+    run_team(announced_entry(workspace.number.name), argument, workspace.shape.workers)
+
+
+@cache
+def announced_entry(dtype: str) -> int:
+    """entry_for, which is announced if it takes long."""
+    with event.install_listener("numba:compile", Announcement(dtype)):
+        return entry_for(dtype)
 
 
 class Announcement(event.Listener):

@@ -1,89 +1,258 @@
-"""Where things are in the CPU kernel's memory, and the limits within which it multiplies."""
+"""Where things are in the CPU kernel's memory: records of sizes and addresses, and the arrays behind them.
+
+The arrays are allocated once for models and batches of one shape, and filled anew at every call. An array "per slot"
+has one row for each row of the path that some worker has in hand. Numbers are float32 or float64, as the model's,
+unless another type is named.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
 
-# Columns of Layout.links. Row 2 l: from layer l to what it generates; row 2 l + 1: from layer l to the next deeper one.
-UNITS = 0  # sizes
-TARGETS = 1
-STRIDE = 2  # of everything that has one number per target
-PLAIN = 3  # (UNITS, TARGETS) weights
-RATIO = 4  # (UNITS, TARGETS) exp(weights)
-INVERSE = 5  # (UNITS, TARGETS) exp(-weights)
-TOP = 6  # (UNITS + 1,) largest |weight|; last, the largest of all
-SPREAD = 7  # (UNITS + 1,) sum of |weights|; last, the largest of all
-TOTAL = 8  # (UNITS,) sum of weights
-LOGITS = 9  # (rows, TARGETS) of the targets' distribution
-STAY = 10  # (rows, TARGETS) sigmoid(-logits)
-MOVE = 11  # (rows, TARGETS) sigmoid(logits)
-MATCH = 12  # (rows, UNITS) values of the targets @ weights
-LINK_COLUMNS = 13
+import numpy as np
+import torch
+from torch import Tensor
 
-# Columns of Layout.layers
-SIZE = 0
-WIDTH = 1  # stride of what has one number per unit: SIZE rounded up to whole blocks
-SIGNS = 2  # (rows, SIZE) s: +1 for a unit that is 0, -1 for one that is 1
-MARGINS = 3  # (rows, SIZE) how far the logit has to move in the direction of s before the unit changes
-THRESHOLDS = 4  # (rows, SIZE) s * exp(s * margin): what exp(d) has to cross, upwards if s is +1
-REACH = 5  # (SIZE,) largest |weight| into the unit
-OWN = 6  # (rows, SIZE) logits of q(z[l] | z[l-1])
-OWN_STRIDE = 7
-NEXT = 8  # (rows, SIZE) logits of p(z[l] | z[l+1])
-NEXT_STRIDE = 9
-ACROSS = 10  # (size of the next layer, SIZE) V, inference weights into the next layer
-CROSS = 11  # (size of the next layer, SIZE) W.T - V, W generative weights out of it; W.T alone for entropies
-TABLE = 12  # where the layer's units begin in arrays over all units
-MEMBERS = 13  # where the members of the layer's sets begin in Scratch.members
-LAYER_COLUMNS = 14
+from releg.sbn import Path, SigmoidBeliefNet
 
-LIMIT = 64.0  # sum of |d| in one lane of a product: exp(64) fits float32, exp(8 * 64) * FAR fits float64
-SET_LIMIT = 512.0  # sum of |d| in all lanes of the product of a set
-FAR = 1e80  # a running product outside [1/FAR, FAR] is turned into its logarithm
+TILE = 16  # units whose factors are multiplied together: two vectors
+BLOCK = 32  # targets of a set of units that are multiplied together: four vectors, one bit each in a word
+GROUP = 8  # targets between two points at which a product may be cut
+ROWS_IN_HAND = 25  # rows for which a worker reads the weights once
+LINE = 64  # bytes of a cache line, on which arrays begin
+Address = np.int64
 
-# What the kernel is called with: one array of int64, addresses and numbers
-(PHASE, STORE, STORE_SIZE, OUT, ROWS, ENTROPY, DEPTH, WORKERS, LINKS, LAYERS, SPARE, SOURCES, COUNTERS, SLOTS) = range(
-    14
+
+def _record(**fields: Any) -> np.dtype:
+    return np.dtype(list(fields.items()), align=True)
+
+
+LINK = _record(  # 2 l: from layer l to what it generates; 2 l + 1: from layer l to the next deeper one
+    units=np.int64,
+    targets=np.int64,
+    stride=np.int64,  # of rows with one number per target: targets rounded up to whole blocks
+    padded=np.int64,  # targets rounded up to whole groups
+    weights=Address,  # torch's (targets, units) w
+    logits_of=Address,  # torch's (rows, targets) r, of the targets' distribution
+    values_of=Address,  # torch's (rows, targets) values of the targets
+    slopes=Address,  # (tiles, padded, TILE) tanh(w / 2); 0 for steep units
+    cuts=Address,  # (tiles, padded / GROUP + 1) int32: how many chunks, then where each of them ends
+    half=Address,  # (units,) float64 sum of w / 2; 0 for steep units
+    level=Address,  # (units,) float64 sum of log cosh(w / 2); 0 for steep units
+    top=Address,  # (units,) largest |w|
+    spread=Address,  # (units,) sum of |w|
+    plain=Address,  # (units, stride) w; like `ratio`, for sets of units and for steep ones
+    ratio=Address,  # (units, 2, stride) exp(w), exp(-w)
+    largest_top=np.float64,
+    largest_spread=np.float64,
+    logits=Address,  # (per slot, stride) r
+    stay=Address,  # (per slot, stride) sigmoid(-r)
+    move=Address,  # (per slot, stride) sigmoid(r)
+    lean=Address,  # (per slot, stride) tanh(r / 2)
+    chosen=Address,  # (per slot, stride) int32 targets whose value is not 0
+    chosen_count=Address,  # (per slot,) int64 how many these are
 )
-FIELDS = 14  # from here on, for each worker and each of its SLOTS, address and length of each array of a Scratch
+LAYER = _record(
+    size=np.int64,
+    width=np.int64,  # of rows with one number per unit: size rounded up to whole blocks
+    first=np.int64,  # node of the first unit
+    members=np.int64,  # where the members of the layer's sets begin in Scratch's members
+    noise_of=Address,  # torch's (rows, size)
+    own_of=Address,  # torch's (rows, size) logits of q(z[l] | z[l-1])
+    next_of=Address,  # torch's (rows, size) logits of p(z[l] | z[l+1])
+    values_of=Address,  # torch's (rows, size) z
+    signs=Address,  # (per slot, width) s: +1 for a unit that is 0, -1 for one that is 1, 0 behind the last
+    margins=Address,  # (per slot, width) how far the logit has to move in the direction of s until the unit changes
+    linear=Address,  # (per slot, width) float64 the terms of G that are linear in the flipped units
+    change=Address,  # (per slot, width) float64 G of the single units, without what follows
+    reach=Address,  # (size,) largest |weight| into the unit
+    across=Address,  # (size of the next layer, width) V, inference weights into the next layer
+    cross=Address,  # (size of the next layer, width) W.T - V, W generative weights out of it; W.T alone for entropies
+)
+SCRATCH = _record(  # of one worker, for the row it is walking; H is the size of the widest layer
+    values=Address,  # (nodes,) float64 G of every node, see walk
+    follow=Address,  # (nodes,) int32 the node of the next layer that follows
+    products=Address,  # (sets,) float64 factors whose logarithm is still to be added to a set's value
+    starts=Address,  # (sets,) int32 where a set's members begin
+    sizes=Address,  # (sets,) int32 how many it has
+    hashes=Address,  # (sets,) uint64
+    members=Address,  # (...) int32 members of the sets of two layers
+    rows=Address,  # (...) int64 where the ratios of each of these members begin
+    firsts=Address,  # (depth + 1,) int64 number of the first set of each layer
+    table=Address,  # (last_entry + 1,) int32 hash table: the number of a set, or -1
+    last_entry=np.int64,  # one less than a power of two
+    widest=np.int64,  # H rounded up to whole blocks
+    places=Address,  # (...) int32 where each of these members is in `active`
+    active=Address,  # (depth, H + 33) int32 units of each layer that change with some node of the layer above
+    met=Address,  # (depth,) int64 how many these are
+    limits=Address,  # (3, H) sign, margin and logit of each active unit of the next layer
+    masks=Address,  # (H / 32, H) uint32 the active units that change with each single unit, one bit each
+    key=Address,  # (H / 32,) uint32 those that change with the set at hand
+    shifts=Address,  # (H, H) how far an active unit shifts the logit of one of the next layer, in the direction of s
+    crosses=Address,  # (H, H) s_i s_k (W_ik - V_ki) of the same two
+    line=Address,  # (targets,) one row of numbers
+    order=Address,  # (sets of a layer,) int32 the sets of a layer, the smallest first
+    bins=Address,  # (H + 2,) int32 how many sets there are of each size
+    many=Address,  # (H,) int32 units with which several others change
+)
+CALL = _record(
+    phase=np.int64,
+    rows=np.int64,
+    in_hand=np.int64,
+    workers=np.int64,
+    depth=np.int64,
+    entropy=np.int64,
+    out=Address,  # (sum over layers of rows * size,) f1 - f0
+    links=Address,
+    layers=Address,
+    scratch=Address,
+    counters=Address,  # (2,) int64 the next piece of work, the next worker
+    multiplier=np.uint64,  # of the hashes
+)
 
-# Columns of the table of addresses of what torch owns; rows are links for the first two, layers for the others
-LINK_WEIGHT = 0  # (TARGETS, UNITS)
-LINK_LOGITS = 1  # (rows, TARGETS)
-LAYER_VALUES = 2  # (rows, SIZE) z
-LAYER_LOGITS = 3  # (rows, SIZE) logits of q(z[l] | z[l-1])
-SOURCE_COLUMNS = 4
+
+@dataclass(frozen=True)
+class Shape:
+    """What the layout depends on."""
+
+    data_size: int
+    layers: tuple[int, ...]
+    dtype: torch.dtype
+    rows: int
+    workers: int
+
+    @property
+    def in_hand(self) -> int:
+        """Rows that a worker takes at once: all workers get as many groups of rows, of about the same size."""
+        groups = -(-self.rows // (ROWS_IN_HAND * self.workers)) * self.workers
+        return max(1, -(-self.rows // max(1, groups)))
 
 
-class Layout(NamedTuple):
-    """Offsets into the store, sizes and strides."""
-
-    links: Any  # (2 depth, LINK_COLUMNS) int64
-    layers: Any  # (depth, LAYER_COLUMNS) int64
-    spare: Any  # (workers + 1, 2) int64: two rows for each worker to write to; last, a row of ones
+def round_up(number: int, multiple: int) -> int:
+    """The smallest multiple that is not below number."""
+    return -(-number // multiple) * multiple
 
 
-class Scratch(NamedTuple):
-    """What one worker needs for one of the rows that it has in hand; nothing in it survives the row."""
+class Workspace:
+    """All memory of the kernel for models and batches of one shape."""
 
-    linear: Any  # (sum of sizes,) float64 the linear terms of G of every single unit
-    values: Any  # (nodes,) float64 G of every node, see memory
-    logs: Any  # (H,) float64 change of f so far
-    products: Any  # (H,) float64 factors whose logarithm is still to be added
-    spins: Any  # (H + 3,) float64 s of a set's members
-    order: Any  # (2 (H + 4),) int32 units that are 0, units that are 1
-    follow: Any  # (nodes,) int32 the node of the next layer that follows
-    counts: Any  # (H,) int32 how many units of the next layer change with a unit
-    found: Any  # (H, ...) int32 the units that change with a unit, or a set at hand: one list each, ascending
-    members: Any  # (A,) int32 members of all sets of two layers, each list ascending
-    slots: Any  # (2**n,) int32 hash table: the number of a set, or -1
-    starts: Any  # (sets,) int32 where a set's members begin
-    sizes: Any  # (sets,) int32 how many it has
-    places: Any  # (H + 3,) int64 a set's members
-    rows: Any  # (H + 8,) int64 where the ratios of a set's members are
-    firsts: Any  # (depth + 1,) int64 number of the first set of each layer
-    marks: Any  # (H,) uint64 random bits of each unit; those of a set's members, exclusive or, are its hash
-    hashes: Any  # (H,) uint64 hash of the set that changes with a unit
-    marked: Any  # (sets,) uint64 hash of each set
-    masks: Any  # (blocks,) uint32 which targets change, one bit each
-    words: Any  # (blocks / 2,) uint64 the same memory
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.arrays: list[np.ndarray] = []  # what the addresses point to
+        depth = len(shape.layers)
+        self.number = np.dtype(str(shape.dtype).removeprefix("torch."))
+        self.links, self.layers = np.zeros(2 * depth, LINK), np.zeros(depth, LAYER)
+        self.scratch = np.zeros(shape.workers, SCRATCH)
+        self.counters, self.call = np.zeros(2, np.int64), np.zeros(1, CALL)
+        sizes = [shape.data_size, *shape.layers]
+        for layer, (below, size) in enumerate(pairwise(sizes)):
+            deeper = shape.layers[layer + 1] if layer + 1 < depth else 0
+            self._fill_link(self.links[2 * layer], size, below)
+            self._fill_link(self.links[2 * layer + 1], size, deeper)
+            self._fill_layer(self.layers[layer], size, deeper, sum(shape.layers[:layer]))
+        # a layer has at most as many sets as there are units above it: each unit or set is followed by one
+        self.most = list(accumulate(shape.layers[:-1], initial=0))
+        for worker in self.scratch:
+            self._fill_scratch(worker)
+        self._fill_call()
+
+    @property
+    def bytes(self) -> int:
+        """How much memory there is."""
+        return sum(array.nbytes for array in self.arrays)
+
+    def _new(self, count: int, kind: Any) -> int:
+        """The address of so many zeros, at the beginning of a cache line; a last vector may reach beyond their end."""
+        array = np.zeros(count + 2 * LINE // np.dtype(kind).itemsize, kind)
+        self.arrays.append(array)
+        return round_up(array.ctypes.data, LINE)
+
+    def _fill(self, record: Any, kind: Any, **counts: int) -> None:
+        for name, count in counts.items():
+            record[name] = self._new(count, kind)
+
+    def _fill_link(self, link: Any, units: int, targets: int) -> None:
+        stride, padded, tiled = round_up(targets, BLOCK), round_up(targets, GROUP), round_up(units, TILE)
+        link["units"], link["targets"], link["stride"], link["padded"] = units, targets, stride, padded
+        slots = self.shape.workers * self.shape.in_hand
+        per_slot = dict.fromkeys(("logits", "stay", "move", "lean"), slots * stride)
+        self._fill(link, self.number, slopes=tiled * padded, top=tiled, spread=tiled, **per_slot)
+        self._fill(link, self.number, plain=units * stride, ratio=2 * units * stride)
+        self._fill(link, np.float64, half=tiled, level=tiled)
+        self._fill(link, np.int32, cuts=tiled // TILE * (padded // GROUP + 1), chosen=slots * stride)
+        self._fill(link, np.int64, chosen_count=slots)
+
+    def _fill_layer(self, layer: Any, size: int, deeper: int, first: int) -> None:
+        width, slots = round_up(size, BLOCK), self.shape.workers * self.shape.in_hand
+        layer["size"], layer["width"], layer["first"] = size, width, first
+        self._fill(layer, self.number, signs=slots * width, margins=slots * width, reach=width)
+        self._fill(layer, self.number, across=deeper * width, cross=deeper * width)
+        self._fill(layer, np.float64, linear=slots * width, change=slots * width)
+
+    def _fill_scratch(self, worker: Any) -> None:
+        layers, sets = self.shape.layers, sum(self.most)
+        widest, nodes = round_up(max(layers), BLOCK), sum(layers) + 1 + sets
+        longest = round_up(max(self.shape.data_size, widest), BLOCK)
+        members = self._place_members()
+        entries = 2 << (2 * max(self.most)).bit_length()
+        words = widest // BLOCK + 1
+        worker["last_entry"], worker["widest"] = entries - 1, widest
+        self._fill(worker, np.float64, values=nodes, products=round_up(sets, BLOCK))
+        self._fill(worker, np.int32, follow=nodes, starts=sets, sizes=sets, members=members, places=members)
+        self._fill(worker, np.int32, table=entries, order=max(self.most), bins=widest + 2, many=widest)
+        self._fill(worker, np.int32, active=len(layers) * (widest + 33))
+        self._fill(worker, np.int64, rows=members, firsts=len(layers) + 1, met=len(layers))
+        self._fill(worker, np.uint32, masks=words * widest, key=words)
+        self._fill(worker, np.uint64, hashes=sets)
+        self._fill(worker, self.number, limits=3 * widest, line=longest, shifts=widest**2, crosses=widest**2)
+
+    def _place_members(self) -> int:
+        """Members of sets are needed until the next layer is done: one half for even layers, one for odd ones."""
+        needed = [sets * size for sets, size in zip(self.most, self.shape.layers, strict=True)]
+        self.layers["members"][1::2] = max(needed[::2])
+        return max(needed[::2]) + max(needed[1::2], default=0)
+
+    def _fill_call(self) -> None:
+        call = self.call[0]
+        call["workers"], call["depth"], call["in_hand"] = self.shape.workers, len(self.layers), self.shape.in_hand
+        call["multiplier"] = 0x9E3779B97F4A7C15
+        for name in ("links", "layers", "scratch", "counters"):
+            call[name] = getattr(self, name).ctypes.data
+
+    def prepare_call(self, phase: int, out: Tensor, rows: int, entropy: bool) -> int:
+        """The address to call the kernel with; out takes the answer of phase 1."""
+        self.counters[:] = 0
+        call = self.call[0]
+        call["phase"], call["out"], call["rows"], call["entropy"] = phase, out.data_ptr(), rows, entropy
+        return self.call.ctypes.data
+
+    def set_weights(self, model: SigmoidBeliefNet) -> list[Tensor]:
+        """Where the weight matrices are; they must stay there, so the tensors to keep are returned."""
+        generative = [linear.weight.detach().contiguous() for linear in model.generative]
+        inference = [linear.weight.detach().contiguous() for linear in model.inference]
+        for layer in range(len(self.layers)):
+            self.links["weights"][2 * layer] = generative[layer].data_ptr()
+            if layer > 0:
+                self.links["weights"][2 * layer - 1] = inference[layer].data_ptr()
+        return [*generative, *inference]
+
+    def set_rows(self, path: Path, generative_logits: Sequence[Tensor], rows: slice) -> list[Tensor]:
+        """Where these rows of the path are; returns the tensors to keep."""
+        kept: list[Tensor] = []
+        whole = (rows.start, rows.stop) == (0, len(path.x))
+
+        def address(tensor: Tensor) -> int:
+            kept.append((tensor if whole else tensor[rows]).contiguous())
+            return kept[-1].data_ptr()
+
+        x, z, own = address(path.x), [address(t) for t in path.z], [address(t) for t in path.logits]
+        generative, noise = [address(t) for t in generative_logits], [address(t) for t in path.noise]
+        links, layers, depth = self.links, self.layers, len(self.layers)
+        layers["values_of"], layers["own_of"], layers["noise_of"] = z, own, noise
+        layers["next_of"] = generative[1:]
+        links["logits_of"][::2], links["values_of"][::2] = generative[:depth], [x, *z[:-1]]
+        links["logits_of"][1:-1:2], links["values_of"][1:-1:2] = own[1:], z[1:]
+        return kept

@@ -1,96 +1,147 @@
-"""All sets of changed units of one layer: their own terms of G, then the sets that follow in the next layer.
+"""The sets of units that change together in one row of the CPU kernel, each remembered once.
 
-Flipping a set C of units of layer l, everything above it left as it is, changes f by G_l(C), less the change of
-log q(z[l] | z[l-1]). With s = +1 for a unit that is 0 and -1 for one that is 1, and d = sum over C of s * weights:
-
-    G_l(C) = sum s * (below @ W + r)   - sum_j log(sigmoid(-r_j) + sigmoid(r_j) exp(d_j))     log p, r its logits
-           - sum s * (z[l+1] @ V)      + sum_k log(sigmoid(-a_k) + sigmoid(a_k) exp(d_k))     -log q(z[l+1] | z[l])
-           + sum over changed k of s_k * [sum over C of s * (W_ik - V_ki) - a_k] + G_(l+1)(changed k)
-
-With entropies the second line is their change, and the third has neither V nor a. All sets of a layer are done before
-any of the next, one link after the other: the weights of one link fit into the cache, those of all do not.
+What is flipped is a node: every single unit of every layer, then `nothing`, which is nothing at all, then the sets that
+were met. A set is found as a mask over the active units of its layer, those that change with any node of the layer
+above. There are few of them, since most units are too far from their threshold for any weight.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from releg.kernels.cpu.arguments import scratch_of
-from releg.kernels.cpu.compile import inlined, step
-from releg.kernels.cpu.layout import CROSS, LOGITS, SIGNS, STRIDE, TABLE, WIDTH
-from releg.kernels.cpu.memory import precede
-from releg.kernels.cpu.set_terms import generative_change, inference_change
-from releg.kernels.cpu.simd_memory import get, lowest_bit, put
+from releg.kernels.cpu.layout import LAYER, LINK
+from releg.kernels.cpu.vector import at, count_bits, inlined, lowest_bit, record_at
 
-
-@step
-def score_sets(store, layout, block, worker, slot, row, layer):
-    """Linear terms and the softplus changes of the layer below, for every set of a layer."""
-    scratch = scratch_of(block, worker, slot)
-    signs = layout.layers[layer, SIGNS] + row * layout.layers[layer, WIDTH]
-    table, none = layout.layers[layer, TABLE], scratch.linear.size
-    for number in range(scratch.firsts[layer], scratch.firsts[layer + 1]):
-        start, count = np.int64(get(scratch.starts, number)), np.int64(get(scratch.sizes, number))
-        value = 0.0
-        for c in range(start, start + count):
-            value += get(scratch.linear, table + get(scratch.members, c))
-        value -= generative_change(store, layout, scratch, worker, row, 2 * layer, signs, start, count)
-        put(scratch.values, none + 1 + number, value)
-        put(scratch.follow, none + 1 + number, none)
-
-
-@step
-def follow_sets(store, layout, block, worker, slot, row, layer, entropy):
-    """The terms of the next layer, and which node follows, for every set of a layer."""
-    layers, scratch = layout.layers, scratch_of(block, worker, slot)
-    signs = layers[layer, SIGNS] + row * layers[layer, WIDTH]
-    none = scratch.linear.size
-    for number in range(scratch.firsts[layer], scratch.firsts[layer + 1]):
-        start, count = np.int64(get(scratch.starts, number)), np.int64(get(scratch.sizes, number))
-        value = get(scratch.values, none + 1 + number)
-        value += inference_change(store, layout, scratch, worker, row, layer, signs, start, count, entropy)
-        more, changed, mix = changed_units(store, layout, scratch, row, layer, signs, start, count, entropy)
-        put(scratch.values, none + 1 + number, value + more)
-        precede(layout, scratch, none + 1 + number, layer + 1, 0, changed, mix)
+F64, I32, I64, U64 = np.float64, np.int32, np.int64, np.uint64
+WORD = 32  # bits of a mask's word
+SPREADS = U64(0x9E3779B97F4A7C15)  # spreads hashes over the table
 
 
 @inlined
-def changed_units(store, layout, scratch, row, layer, signs, start, count, entropy):
-    """Units named by the masks into found; the third line of G_l, their number and their hash."""
-    links, layers = layout.links, layout.layers
-    deeper_signs = layers[layer + 1, SIGNS] + row * layers[layer + 1, WIDTH]
-    logits = links[2 * layer + 1, LOGITS] + row * links[2 * layer + 1, STRIDE]
-    counted = 0.0 if entropy else 1.0
-    total, changed, mix = 0.0, 0, np.uint64(0)
-    for c in range(count):
-        i = np.int64(get(scratch.members, start + c))
-        put(scratch.places, c, i)
-        put(scratch.spins, c, get(store, signs + i))
-    for c in range(count, count + 3):  # fills up the last group of four
-        put(scratch.places, c, 0)
-        put(scratch.spins, c, 0.0)
-    for word in range((links[2 * layer + 1, STRIDE] + 63) // 64):
-        mask = get(scratch.words, word)
-        while mask != 0:
-            k = word * 64 + lowest_bit(mask)
-            mask &= mask - np.uint64(1)
-            put(scratch.found, changed, k)
-            changed += 1
-            mix ^= get(scratch.marks, k)
-            moved = crossing(store, scratch, layers[layer, CROSS] + k * layers[layer, WIDTH], count)
-            total += get(store, deeper_signs + k) * (moved - counted * get(store, logits + k))
-    return total, changed, mix
+def nothing(call):
+    """The node that is nothing at all: it comes after the units."""
+    last = record_at(LAYER, call.layers, call.depth - 1)
+    return last.first + last.size
 
 
 @inlined
-def crossing(store, scratch, cross, count):
-    """Sum over the members of s * (W_ik - V_ki), four at once: a loop that ends soon is a branch mispredicted."""
-    places, spins = scratch.places, scratch.spins
-    moved = 0.0
-    for c in range(0, count, 4):
-        left = get(spins, c) * get(store, cross + get(places, c))
-        left += get(spins, c + 1) * get(store, cross + get(places, c + 1))
-        right = get(spins, c + 2) * get(store, cross + get(places, c + 2))
-        right += get(spins, c + 3) * get(store, cross + get(places, c + 3))
-        moved += left + right
-    return moved
+def active_of(scratch, index):
+    """The list of the active units of a layer."""
+    return at(I32, scratch.active, index * (scratch.widest + WORD + 1))
+
+
+@inlined
+def words_of(scratch, index):
+    """How many words a mask over the active units of a layer has."""
+    return max(1, (at(I64, scratch.met, 0)[index] + WORD - 1) // WORD)
+
+
+@inlined
+def forget(scratch, index):
+    """Begin the sets of that layer: there are none."""
+    firsts, table = at(I64, scratch.firsts, 0), at(I32, scratch.table, 0)
+    firsts[index + 1] = firsts[index]
+    for entry in range(scratch.last_entry + 1):
+        table[entry] = -1
+
+
+@inlined
+def size_of(mask, stride, words):
+    """How many units are in the set of a mask, whose words are `stride` apart."""
+    count = 0
+    for word in range(words):
+        count += count_bits(U64(mask[word * stride]))
+    return count
+
+
+@inlined
+def first_of(mask, stride, words):
+    """Where the first unit of a mask is among the active ones; behind the last word if there is none."""
+    word = 0
+    while word + 1 < words and mask[word * stride] == 0:
+        word += 1
+    return word * WORD + lowest_bit(U64(mask[word * stride]) | (U64(1) << U64(WORD)))
+
+
+@inlined
+def number_of(number, call, scratch, index, slot, mask, stride, words, count):
+    """The number of a set of several units of that layer; a new one if it was not met before."""
+    table, hashes, mix, power = at(I32, scratch.table, 0), at(U64, scratch.hashes, 0), U64(mask[0]), call.multiplier
+    if words > 1:
+        mix |= U64(mask[stride]) << U64(WORD)
+    for word in range(2, words):
+        mix += U64(mask[word * stride]) * power
+        power *= call.multiplier
+    entry = I64((mix * SPREADS) >> U64(40)) & scratch.last_entry
+    n = I64(table[entry])
+    while n >= 0:
+        if hashes[n] == mix and (words <= 2 or is_set(scratch, n, mask, stride, words, count)):
+            return n
+        entry = (entry + 1) & scratch.last_entry
+        n = I64(table[entry])
+    firsts = at(I64, scratch.firsts, index)
+    n = firsts[1]
+    firsts[1] = n + 1
+    table[entry], hashes[n] = n, mix
+    starts, sizes = at(I32, scratch.starts, 0), at(I32, scratch.sizes, 0)
+    layer = record_at(LAYER, call.layers, index)
+    start = layer.members
+    if n > firsts[0]:
+        start = I64(starts[n - 1]) + sizes[n - 1]
+    starts[n], sizes[n] = start, count
+    at(F64, scratch.products, 0)[n] = 1.0
+    value = add_members(number, call, scratch, index, slot, start, mask, stride, words)
+    at(F64, scratch.values, nothing(call) + 1)[n] = value
+    return n
+
+
+@inlined
+def is_set(scratch, n, mask, stride, words, count):
+    """Whether set n is that of the mask: of more than two words, the hash alone would leave a chance of error."""
+    same, c = at(I32, scratch.sizes, 0)[n] == count, 0
+    places = at(I32, scratch.places, at(I32, scratch.starts, 0)[n])
+    while same and c < count:
+        word = I64(places[c]) // WORD
+        same = word < words and (U64(mask[word * stride]) >> U64(places[c] % WORD)) & U64(1) != 0
+        c += 1
+    return same
+
+
+@inlined
+def add_members(number, call, scratch, index, slot, start, mask, stride, words):
+    """The units of a mask into members, and where their generative ratios begin into rows; the sum of linear terms."""
+    members, active, rows = at(I32, scratch.members, 0), active_of(scratch, index), at(I64, scratch.rows, 0)
+    places = at(I32, scratch.places, 0)
+    layer, link = record_at(LAYER, call.layers, index), record_at(LINK, call.links, 2 * index)
+    signs, linear = at(number, layer.signs, slot * layer.width), at(F64, layer.linear, slot * layer.width)
+    value = 0.0
+    for word in range(words):
+        bits = U64(mask[word * stride])
+        while bits != 0:
+            place = word * WORD + lowest_bit(bits)
+            bits &= bits - U64(1)
+            k = I64(active[place])
+            members[start], places[start] = k, place
+            rows[start] = (2 * k + I64(signs[k] < 0)) * link.stride
+            value += linear[k]
+            start += 1
+    return value
+
+
+@inlined
+def sort_sets(scratch, index):
+    """The sets of a layer into order, by size: loops over members then end where the last one did, as predicted."""
+    first, last = at(I64, scratch.firsts, 0)[index], at(I64, scratch.firsts, 0)[index + 1]
+    order, sizes, bins = at(I32, scratch.order, 0), at(I32, scratch.sizes, 0), at(I32, scratch.bins, 0)
+    most = 1
+    for n in range(first, last):
+        most = max(most, I64(sizes[n]))
+    for size in range(most + 2):
+        bins[size] = 0
+    for n in range(first, last):
+        bins[sizes[n] + 1] += 1
+    for size in range(most + 1):
+        bins[size + 1] += bins[size]
+    for n in range(first, last):
+        order[bins[sizes[n]]] = n
+        bins[sizes[n]] += 1

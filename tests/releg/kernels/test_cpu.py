@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels.cpu import CpuEngine, workspace
+from releg.kernels.cpu import CpuEngine, layout
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
@@ -67,12 +67,12 @@ def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold(
 
 
 def test_sets_of_the_same_hash_are_told_apart() -> None:
-    model = random_model(20, [30, 25, 20, 15], 0.5, 1)
+    """Without the multiplier, sets that differ in their 65th unit or a later one have the same hash."""
+    model = random_model(20, [70, 150, 140, 40], 0.5, 1)
     path, logits = simulate(model, 8)
     engine = CpuEngine(threads=1)
     expected = engine(model, path, logits)
-    for scratch in engine._free[0].scratch:
-        scratch.marks[:] = 0
+    engine._free[0].call["multiplier"] = 0
     assert error(engine(model, path, logits), expected) == 0
 
 
@@ -102,18 +102,18 @@ def test_threads_may_share_one_engine() -> None:
             assert all(torch.equal(a, b) for a, b in zip(answer, right, strict=True))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [1, 2, 7])
 def test_the_answer_does_not_depend_on_how_many_rows_a_worker_has_in_hand(
-    threads: int, monkeypatch: pytest.MonkeyPatch
+    rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = random_model(30, [20, 15, 10], 0.5, 1)
+    model = random_model(30, [20, 15, 10], 0.5, 1, torch.float32)
     path, logits = simulate(model, 77)
-    few = CpuEngine(threads)(model, path, logits)
-    monkeypatch.setattr(workspace, "LARGE", 0)
-    many = CpuEngine(threads)
-    answer = many(model, path, logits)
-    assert [workspace.slots for workspace in many._free] == [8]
-    assert all(torch.equal(a, b) for a, b in zip(answer, few, strict=True))
+    usual = CpuEngine(threads=2)(model, path, logits)
+    monkeypatch.setattr(layout, "ROWS_IN_HAND", rows)
+    engine = CpuEngine(threads=2)
+    answer = engine(model, path, logits)
+    assert engine._free[0].shape.in_hand == rows
+    assert all(torch.equal(a, b) for a, b in zip(answer, usual, strict=True))
 
 
 def test_copies_and_pickles_carry_no_workspace() -> None:
@@ -167,9 +167,7 @@ def test_memory_of_the_largest_architecture_is_small() -> None:
     path, logits = simulate(model, 100)
     engine = CpuEngine(threads=2)
     engine(model, path, logits)
-    workspace = engine._free[0]
-    scratch = sum(array.nbytes for worker in workspace.scratch for array in worker)
-    assert workspace.array.nbytes + scratch < 32 * 2**20
+    assert engine._free[0].bytes < 32 * 2**20
 
 
 FORKED = """

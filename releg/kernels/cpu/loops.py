@@ -1,0 +1,192 @@
+"""The inner loops of the CPU kernel on vectors: exponentials and logarithms, products of factors, sums of rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from releg.kernels.cpu.layout import BLOCK, TILE
+from releg.kernels.cpu.vector import (
+    LANES,
+    by_type,
+    exponent,
+    flip,
+    fma,
+    inlined,
+    like,
+    load,
+    mantissa,
+    polynomial_of,
+    product,
+    select,
+    shift,
+    signs,
+    spread,
+    store,
+    total,
+    widen,
+)
+
+_exponential_series = polynomial_of(
+    [1 / math.factorial(n) for n in range(8)], [1 / math.factorial(n) for n in range(14)]
+)
+_logarithm_series = polynomial_of([2 / (2 * n + 1) for n in range(6)], [2 / (2 * n + 1) for n in range(12)])
+
+
+@inlined
+def exponential(x):
+    """exp(x), right to the last bits: 2**k * series(x - k log 2), x cut off where the result would leave the range."""
+    x = smaller(larger(x, by_type(x, -86.0, -707.0)), by_type(x, 88.0, 709.0))
+    magic = by_type(x, 1.5 * 2**23, 1.5 * 2**52)  # adding it leaves k in the lowest bits
+    shifted = fma(x, like(x, 1 / math.log(2)), magic)
+    k = shifted - magic
+    # log 2 in two parts: the first has zeros at its end, so that its product with k is exact
+    part = fma(k, by_type(x, -0.693359375, -0.6931471803691238), x)
+    part = fma(k, by_type(x, 0.693359375 - math.log(2), -1.9082149292705877e-10), part)
+    return shift(_exponential_series(part), shifted)
+
+
+@inlined
+def logarithm(x):
+    """log(x) of positive numbers: log m + k log 2 for x = m 2**k, and log m = 2 artanh((m - 1) / (m + 1))."""
+    m, k, one = mantissa(x), exponent(x), like(x, 1.0)
+    high = m > like(x, math.sqrt(2))
+    m, k = select(high, m * like(x, 0.5), m), select(high, k + one, k)
+    ratio = (m - one) / (m + one)
+    return fma(k, like(x, math.log(2)), ratio * _logarithm_series(ratio * ratio))
+
+
+@inlined
+def larger(a, b):
+    """The larger number of every lane; b where a is none."""
+    return select(a > b, a, b)
+
+
+@inlined
+def smaller(a, b):
+    """The smaller number of every lane; b where a is none."""
+    return select(a < b, a, b)
+
+
+@inlined
+def magnitude(x):
+    """|x| of every lane."""
+    return flip(x, signs(x))
+
+
+@inlined
+def multiply_tile(table, left, right, bits_of, begin, end, products):
+    """Multiply the factors 1 + s c T of targets begin to end - 1 into the products of a tile of units and two rows.
+
+    Args:
+        table: (targets, TILE) T = tanh(w / 2).
+        left: (targets,) c = tanh(r / 2) of the first row.
+        right: likewise, of the second one.
+        bits_of: where s is -1: lanes of the first row, lanes of the second one.
+        begin: the first target.
+        end: the target behind the last one.
+        products: four vectors, in the order of bits_of.
+    """
+    a0, a1, b0, b1 = products
+    sa0, sa1, sb0, sb1 = bits_of
+    one = like(a0, 1.0)
+    for j in range(begin, end):
+        t0, t1 = load(table, j * TILE), load(table, j * TILE + LANES)
+        c = spread(left[j])
+        a0, a1 = a0 * fma(c, flip(t0, sa0), one), a1 * fma(c, flip(t1, sa1), one)
+        c = spread(right[j])
+        b0, b1 = b0 * fma(c, flip(t0, sb0), one), b1 * fma(c, flip(t1, sb1), one)
+    return a0, a1, b0, b1
+
+
+@inlined
+def set_ratio(ratio, rows, start, count, offset):
+    """exp(d) of a block of targets for a set of units: the product of its members' rows, from `offset` on."""
+    row = rows[start] + offset
+    r0, r1 = load(ratio, row), load(ratio, row + LANES)
+    r2, r3 = load(ratio, row + 2 * LANES), load(ratio, row + 3 * LANES)
+    for c in range(start + 1, start + count):
+        row = rows[c] + offset
+        r0, r1 = r0 * load(ratio, row), r1 * load(ratio, row + LANES)
+        r2, r3 = r2 * load(ratio, row + 2 * LANES), r3 * load(ratio, row + 3 * LANES)
+    return r0, r1, r2, r3
+
+
+@inlined
+def factor(stay, move, ratio, offset):
+    """sigmoid(-r) + sigmoid(r) exp(d) of LANES targets."""
+    return fma(load(move, offset), ratio, load(stay, offset))
+
+
+@inlined
+def multiply_blocks(stay, move, ratio, rows, start, count, begin, end):
+    """The product, over some blocks of targets, of the factors of a set of units: four vectors."""
+    p0 = p1 = p2 = p3 = like(load(stay, 0), 1.0)
+    for block in range(begin, end):
+        here = block * BLOCK
+        r0, r1, r2, r3 = set_ratio(ratio, rows, start, count, here)
+        p0, p1 = p0 * factor(stay, move, r0, here), p1 * factor(stay, move, r1, here + LANES)
+        p2, p3 = p2 * factor(stay, move, r2, here + 2 * LANES), p3 * factor(stay, move, r3, here + 3 * LANES)
+    return p0, p1, p2, p3
+
+
+@inlined
+def product_of(products):
+    """The product of all lanes of four vectors, in float64."""
+    p0, p1, p2, p3 = products
+    return product((widen(p0) * widen(p1)) * (widen(p2) * widen(p3)))
+
+
+@inlined
+def logarithm_of(products):
+    """Its logarithm, for products that would leave the range of float64 together."""
+    p0, p1, p2, p3 = products
+    k = total(exponent(p0) + exponent(p1) + exponent(p2) + exponent(p3))
+    m = product_of((mantissa(p0), mantissa(p1), mantissa(p2), mantissa(p3)))
+    return math.log(2) * k + math.log(m)
+
+
+@inlined
+def sum_block(values, chosen, count, weights, columns):
+    """The sum over the chosen j of values[j] * weights[j], for a block of columns: four vectors."""
+    a0 = a1 = a2 = a3 = like(load(weights, 0), 0.0)
+    for n in range(count):
+        j = np.int64(chosen[n])
+        value, row = spread(values[j]), j * columns
+        a0, a1 = fma(value, load(weights, row), a0), fma(value, load(weights, row + LANES), a1)
+        a2 = fma(value, load(weights, row + 2 * LANES), a2)
+        a3 = fma(value, load(weights, row + 3 * LANES), a3)
+    return a0, a1, a2, a3
+
+
+@inlined
+def sum_vector(values, chosen, count, weights, columns):
+    """The same for LANES columns."""
+    a = like(load(weights, 0), 0.0)
+    for n in range(count):
+        a = fma(spread(values[chosen[n]]), load(weights, np.int64(chosen[n]) * columns), a)
+    return a
+
+
+@inlined
+def sum_column(values, chosen, count, weights, columns):
+    """The same for one column."""
+    value = 0.0
+    for n in range(count):
+        value += values[chosen[n]] * weights[np.int64(chosen[n]) * columns]
+    return value
+
+
+@inlined
+def add_row(to, row, scale, length):
+    """to[j] += scale * row[j], over whole vectors."""
+    for j in range(0, length, LANES):
+        store(to, j, fma(like(load(row, j), scale), load(row, j), load(to, j)))
+
+
+@inlined
+def clear_row(to, length):
+    """to[j] = 0."""
+    for j in range(length):
+        to[j] = 0
