@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from releg import bernoulli
 from releg.kernels.batched import linear_terms, margin_of
 from releg.kernels.triton.ops import INTERPRETED, deeper_changes, log_products
 from releg.sbn import Path, SigmoidBeliefNet
@@ -44,7 +45,9 @@ class _Flips:
         self.upward = [linear.weight.detach().T for linear in model.inference]  # (H[l-1], H[l]) V
         if len(model.layers) > 1:
             # side by side, as the walk wants them
-            self.rows = [torch.cat(parts, 1) for parts in (path.z, self.logits, r[1:], self.margins)]
+            z, a, g, margin = (torch.cat(parts, 1) for parts in (path.z, self.logits, r[1:], self.margins))
+            log_q = -bernoulli.entropy(a) if entropy else bernoulli.log_prob(a, z)
+            self.rows = [z, a, g, margin, bernoulli.log_prob(g, z), log_q]
             self.matrices = [
                 torch.cat([matrix.flatten() for matrix in parts[1:]]) for parts in (self.downward, self.upward)
             ]

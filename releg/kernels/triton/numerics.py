@@ -17,13 +17,6 @@ def softplus_change(logits, delta):
 
 
 @triton.jit
-def log_prob(logits, z):
-    """Log probability of binary z: log sigmoid of the logits, with the sign that z gives them."""
-    signed = (2 * z - 1) * logits
-    return tl.minimum(signed, 0.0) - tl.log(1 + tl.exp(-tl.abs(signed)))
-
-
-@triton.jit
 def entropy(logits):
     """-E[log q(z)] in nats."""
     magnitude = tl.abs(logits)

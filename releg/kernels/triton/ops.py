@@ -64,7 +64,8 @@ def _(logits: Tensor, weight: Tensor, sign: Tensor) -> Tensor:
 @torch.library.custom_op("releg::deeper_changes", mutates_args=())
 def deeper_changes(
     sign: Tensor, single: Tensor, cross: Tensor, z: Tensor, logits: Tensor, r: Tensor, margin: Tensor,
-    generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int, entropy: bool,
+    log_p: Tensor, log_q: Tensor, generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int,
+    entropy: bool,
 ) -> Tensor:  # fmt: skip
     """Change of all terms of the layers deeper than the flipped one, less what is linear, (N, H).
 
@@ -76,6 +77,8 @@ def deeper_changes(
         logits: of the inference net.
         r: of the generative net.
         margin: of every unit.
+        log_p: of every unit.
+        log_q: of every unit, or minus its entropy.
         generative: matrices of the generative net, in one row.
         inference: matrices of the inference net, in one row.
         layers: their sizes.
@@ -83,7 +86,7 @@ def deeper_changes(
         entropy: whether -log q is replaced by the entropy.
     """
     sign, single, cross = sign.contiguous(), single.contiguous(), cross.contiguous()  # addresses are computed
-    z, logits, r, margin = z.contiguous(), logits.contiguous(), r.contiguous(), margin.contiguous()
+    z, logits, r, margin, log_p, log_q = (packed.contiguous() for packed in (z, logits, r, margin, log_p, log_q))
     change = torch.empty_like(sign)
     if not change.numel():
         return change
@@ -99,7 +102,7 @@ def deeper_changes(
     )  # fmt: skip
     block = triton.next_power_of_2(max(layers[layer:]))
     walk_kernel[(walkers(change),)](
-        listed, count, change, z, logits, r, margin, generative, inference,
+        listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference,
         layer_table(tuple(layers), change.device)[layer:], sum(layers), entropy, PAIRS, block,
         num_warps=walk_warps(block, change.element_size()), enable_fp_fusion=True,
     )  # fmt: skip
@@ -109,7 +112,8 @@ def deeper_changes(
 @deeper_changes.register_fake
 def _(
     sign: Tensor, single: Tensor, cross: Tensor, z: Tensor, logits: Tensor, r: Tensor, margin: Tensor,
-    generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int, entropy: bool,
+    log_p: Tensor, log_q: Tensor, generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int,
+    entropy: bool,
 ) -> Tensor:  # fmt: skip
     return torch.empty_like(sign, memory_format=torch.contiguous_format)
 

@@ -13,16 +13,15 @@ import triton
 import triton.language as tl
 
 from releg.kernels.triton.numerics import entropy as entropy_of
-from releg.kernels.triton.numerics import log_prob
 
 
 @triton.jit
-def sum_of_rows(step, column, left, left_size, right, right_size, block: tl.constexpr):
+def sum_of_rows(step, column, z, left, left_size, right, right_size, block: tl.constexpr):
     """step @ left and step @ right, of matrices with a row per unit: only the rows of units that change are read."""
     at_left, at_right = tl.zeros_like(step), tl.zeros_like(step)
     k = tl.min(tl.where(step != 0, column, block), axis=1)[:, None]  # the first unit that changes; block: none
     while tl.min(tl.min(k, axis=1), axis=0) < block:
-        by = tl.sum(tl.where(column == k, step, 0.0), axis=1)[:, None]
+        by = 1 - 2 * tl.load(z + k, mask=k < block, other=0.5)
         at_left += by * tl.load(left + k * left_size + column, mask=(k < block) & (column < left_size), other=0.0)
         at_right += by * tl.load(right + k * right_size + column, mask=(k < block) & (column < right_size), other=0.0)
         k = tl.min(tl.where((step != 0) & (column > k), column, block), axis=1)[:, None]
@@ -31,7 +30,7 @@ def sum_of_rows(step, column, left, left_size, right, right_size, block: tl.cons
 
 @triton.jit
 def walk_kernel(
-    listed, count, change, z, logits, r, margin, generative, inference, shape, total_units,
+    listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference, shape, total_units,
     entropy: tl.constexpr, block_pairs: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Adds to `change` what follows from the sets of changed units of the listed flips of one layer.
@@ -40,10 +39,12 @@ def walk_kernel(
         listed: (N * units,) which flips, as row * units + unit; only the first `count` are read.
         count: (1,) how many.
         change: (N, units) of the flipped layer.
-        z: (N, total_units) of all layers side by side; the same for the next three.
+        z: (N, total_units) of all layers side by side; the same for the next five.
         logits: of q(z[m] | z[m-1]).
         r: logits of p(z[m] | z[m+1]), the prior's for the deepest layer.
         margin: by how much a unit's logit has to move before it changes.
+        log_p: log p of every unit of z, given the layer below it.
+        log_q: log q of every unit of z; with entropies, minus its entropy.
         generative: matrices (H[m], H[m-1]) of all layers m > 0, one after the other.
         inference: matrices (H[m-1], H[m]) of all layers m > 0.
         shape: (depth + 1, 3) per layer: its size, where it begins in z and where in the two lists of matrices; from the
@@ -76,30 +77,50 @@ def walk_kernel(
             slope -= a + delta
         gain = step * slope
         before = tl.zeros_like(step)  # the change of z[m-1], as far as this line does not know it already
+        # sums of log(1 + exp(-|logit|)) after the change, as products: their factors are at most 2
+        curved_p, curved_q = before + 1, before + 1
         going = tl.max(tl.max(tl.abs(step), axis=1), axis=0)
         while going > 0:
             next_size, next_begin, next_matrix = tl.load(next_layer), tl.load(next_layer + 1), tl.load(next_layer + 2)
-            in_above, in_next = column < above_size, column < next_size  # the layer after the deepest has no units
             moved_r, moved_a = sum_of_rows(
-                step, column, generative + matrix, above_size, inference + next_matrix, next_size, block
+                step,
+                column,
+                z + base + begin,
+                generative + matrix,
+                above_size,
+                inference + next_matrix,
+                next_size,
+                block,
             )
+            in_above = column < above_size
             old_r = tl.load(r + base + above + column, mask=in_above, other=0.0)
             z_above = tl.load(z + base + above + column, mask=in_above, other=0.0) + before
-            gain += log_prob(old_r + moved_r, z_above) - log_prob(old_r, z_above)
+            old = tl.load(log_p + base + above + column, mask=in_above, other=0.0) + before * old_r
+            signed = (2 * z_above - 1) * (old_r + moved_r)
+            gain += tl.minimum(signed, 0.0) - old
+            curved_p *= 1 + tl.where(in_above, tl.exp(-tl.abs(signed)), 0.0)
             gain += step * tl.load(r + base + begin + column, mask=column < size, other=0.0)
-            a = tl.load(logits + base + next_begin + column, mask=in_next, other=0.0)
-            z_next = tl.load(z + base + next_begin + column, mask=in_next, other=0.0)
-            far = tl.load(margin + base + next_begin + column, mask=in_next, other=float("inf"))
-            t = 1 - 2 * z_next
             before = step
-            step = tl.where(t * moved_a > far, t, 0.0)
-            if entropy:
-                gain += entropy_of(a + moved_a) - entropy_of(a)
+            if next_size > 0:
+                in_next = column < next_size
+                a = tl.load(logits + base + next_begin + column, mask=in_next, other=0.0) + moved_a
+                z_next = tl.load(z + base + next_begin + column, mask=in_next, other=0.0)
+                far = tl.load(margin + base + next_begin + column, mask=in_next, other=float("inf"))
+                old = tl.load(log_q + base + next_begin + column, mask=in_next, other=0.0)
+                t = 1 - 2 * z_next
+                step = tl.where(t * moved_a > far, t, 0.0)
+                if entropy:
+                    gain += old + tl.where(in_next, entropy_of(a), 0.0)
+                else:
+                    signed = (2 * (z_next + step) - 1) * a
+                    gain += old - tl.minimum(signed, 0.0)
+                    curved_q *= 1 + tl.where(in_next, tl.exp(-tl.abs(signed)), 0.0)
             else:
-                gain += log_prob(a, z_next) - log_prob(a + moved_a, z_next + step)
+                step = tl.zeros_like(step)
             next_layer += 3
             above, above_size, begin, size, matrix = begin, size, next_begin, next_size, next_matrix
             going = tl.max(tl.max(tl.abs(step), axis=1), axis=0)
+        gain += tl.log(curved_q / curved_p)
         at = change + pair
         mask = place < number
         tl.store(at, tl.load(at, mask=mask) + tl.sum(gain, axis=1), mask=mask)
