@@ -315,7 +315,8 @@ def test_every_script_in_a_documented_command_exists_and_ci_runs_the_test_comman
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-def test_the_examples_run() -> None:
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     examples = [(page, block) for page in PAGES for block in blocks(page.read_text(), "python")]
     assert len(examples) >= 2
     for page, example in examples:

@@ -1,0 +1,111 @@
+"""The library's page: its examples do what it says, and its numbers are those of the results."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Bernoulli, Categorical
+
+import releg
+from releg.examples.three_layer_vae import ThreeLayerVAE
+from releg.report.library import BEGIN, END, PAGE, write_library
+from tests.environment import ROOT
+from tests.pages import blocks, section
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def run(title: str, number: int) -> dict[str, object]:
+    """The names that an example of the page leaves behind."""
+    names: dict[str, object] = {}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        exec(blocks(section("releg", title), "python")[number], names)
+    return names
+
+
+def test_the_training_loop_has_twenty_lines_and_trains() -> None:
+    loop = blocks(section("releg", "From logits to a training loop"), "python")[0]
+    assert len([line for line in loop.splitlines() if line.strip()]) <= 20
+    names = run("From logits to a training loop", 0)
+    x, value = names["x"], names["value"]
+    assert isinstance(x, torch.Tensor)
+    assert isinstance(value, torch.Tensor)
+    entropy_of_pixels = -Bernoulli(probs=x.mean(0)).entropy().sum()  # what the best decoder without z reaches
+    assert value.mean() > entropy_of_pixels - 1
+    assert value.mean() > 20 * torch.tensor(0.5).log() + 2  # what it starts from
+
+
+def test_the_vae_on_the_page_is_the_example() -> None:
+    source = (ROOT / "releg" / "examples" / "three_layer_vae.py").read_text(encoding="utf-8")
+    shown = blocks(section("releg", "Several layers, and any graph"), "python")[0]
+    assert shown.startswith(source[source.index("from itertools") :])
+
+
+@pytest.mark.parametrize("flips", [None, 2])
+def test_every_parameter_of_the_vae_gets_a_gradient_and_it_learns(flips: int | None) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        vae, x = ThreeLayerVAE(12, (6, 4, 3)), (torch.rand(40, 12) < 0.1).float()
+        optimiser = torch.optim.Adam(vae.parameters(), lr=0.03)
+        values = []
+        for _ in range(30):
+            optimiser.zero_grad()
+            answer = releg.gradient(vae.model, vae.elbo, x, flips=flips)
+            answer.surrogate.mean().backward()
+            assert all(parameter.grad is not None for parameter in vae.parameters())
+            optimiser.step()
+            values.append(answer.f.mean().item())
+    assert values[-1] > values[0] + 2
+
+
+def test_the_categorical_example_learns() -> None:
+    run("Several layers, and any graph", 1)  # asserts it itself
+
+
+def test_the_gradient_of_a_distributions_encoder_is_that_of_the_expectation() -> None:
+    """What torch.distributions can sum over by itself: E f = sum over all states."""
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        encoder, x = nn.Linear(3, 4).double(), torch.randn(6, 3, dtype=torch.float64)
+        table = torch.randn(6, 4, dtype=torch.float64)
+    q = Categorical(logits=encoder(x))
+    exact = torch.autograd.grad((q.probs * table).sum(), list(encoder.parameters()), retain_graph=True)
+    _, surrogate = releg.functional.common_random_numbers(q.logits[:, None], lambda z: table.gather(1, z).squeeze(1))
+    found = torch.autograd.grad(-surrogate.sum(), list(encoder.parameters()))
+    torch.testing.assert_close(found, exact)  # one variable: no noise is left
+
+
+def test_the_variances_on_the_page_are_those_of_compare() -> None:
+    with (ROOT / "results" / "compare.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["part"] == "all inference parameters"]
+    variance = {row["estimator"]: float(row["within"]) for row in rows}
+    shown = {
+        "common_random_numbers": r"`functional.common_random_numbers` \| ([\d.]+) \|",
+        "disarm": r"`functional.disarm` \| ([\d.]+) \|",
+        "leave_one_out": r"`functional.leave_one_out` \| ([\d.]+) \|",
+        "gumbel_softmax": r"`functional.gumbel_softmax` \| ([\d.]+), bias",
+    }
+    for name, pattern in shown.items():
+        (number,) = re.findall(pattern, TEXT)
+        ratio = variance["likelihood_ratio"] / variance[name]
+        assert 2 / 3 < float(number) / ratio < 3 / 2, f"{name}: the page says {number}, compare.csv {ratio:.2g}"
+
+
+def test_times_and_figure_are_those_of_the_results(tmp_path: Path) -> None:
+    for name in ("library_times.json", "library_training.json"):
+        (tmp_path / name).write_bytes((ROOT / "results" / name).read_bytes())
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}old\n{END}after\n", encoding="utf-8")
+    write_library(tmp_path, page)
+    written = page.read_text(encoding="utf-8")
+    assert written.startswith("before\n")
+    assert written.endswith("after\n")
+    block = written.partition(BEGIN)[2].partition(END)[0]
+    assert block == TEXT.partition(BEGIN)[2].partition(END)[0]
+    assert (tmp_path / "library.png").stat().st_size > 10_000
