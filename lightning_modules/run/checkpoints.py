@@ -18,6 +18,7 @@ from lightning_modules.console import say
 from lightning_modules.run.ranks import is_first
 from releg.files import replacing
 
+INSTANTIATOR = "pytorch_lightning.cli.instantiate_module"  # what Lightning builds a module of plain settings with
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 PARTS = {  # what Lightning and this project read from a checkpoint
     "state_dict": dict,
@@ -174,10 +175,12 @@ class RunCheckpoint(pl.Callback):
 
     Args:
         identity: of the run; every checkpoint carries it.
+        module_settings: from which SBNModule.load_from_checkpoint builds the module, if a checkpoint carries them.
     """
 
-    def __init__(self, identity: Mapping[str, Any]) -> None:
+    def __init__(self, identity: Mapping[str, Any], module_settings: Mapping[str, Any] | None = None) -> None:
         self.identity = dict(identity)
+        self.module_settings = module_settings
         self.best_elbo = float("-inf")
         self.best_step = 0
         self.saved_step = -1
@@ -193,8 +196,10 @@ class RunCheckpoint(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Say which run the checkpoint belongs to."""
+        """Say which run the checkpoint belongs to and, the way LightningCLI does, how to build its module."""
         checkpoint["identity"] = self.identity
+        if self.module_settings is not None:
+            checkpoint["hyper_parameters"] = {**self.module_settings, "_instantiator": INSTANTIATOR}
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the best first: after a kill between the two files, the steps since last.ckpt are repeated."""

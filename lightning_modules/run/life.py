@@ -101,9 +101,11 @@ def make_loggers(folder: Path, start: Start | None = None) -> list[Logger]:
     return [MetricsCSV(folder), RunTensorBoard(folder, name="", version="", purge_step=purge_step)]
 
 
-def training_callbacks(identity: Mapping[str, Any]) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
+def training_callbacks(
+    identity: Mapping[str, Any], module_settings: Mapping[str, Any] | None = None
+) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
     """The clock, the keeper of checkpoints, and all callbacks of a run in the order of their calls."""
-    clock, keeper = TrainingClock(), RunCheckpoint(identity)
+    clock, keeper = TrainingClock(), RunCheckpoint(identity, module_settings)
     return clock, keeper, [clock, StepProgress(), ProgressFile(), ImageGrids(), keeper]
 
 
@@ -128,7 +130,8 @@ def _train(settings: Settings, built: Built, folder: Path) -> None:
     identity = identity_of(settings.config, built.module, built.data, trainer.num_devices * trainer.num_nodes)
     start = _find_start(built, folder, identity)
     trainer.loggers = make_loggers(folder, start)
-    clock, keeper, callbacks = training_callbacks(identity)
+    module_settings = {**settings.config["model"], "data_size": built.module.model.data_size}
+    clock, keeper, callbacks = training_callbacks(identity, module_settings)
     trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
     if start:
         say(f"continuing {folder} from {start.path.name}")

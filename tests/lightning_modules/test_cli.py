@@ -77,6 +77,12 @@ def test_a_run_leaves_config_metrics_events_checkpoints_and_provenance_in_its_fo
     saved = ["--config", str(folder / "config.yaml"), "--ckpt_path", str(folder / "best.ckpt")]
     assert cli.main(["test", *saved]) == 0
     assert cli.main(["validate", *saved]) == 0
+    module = SBNModule.load_from_checkpoint(folder / "best.ckpt", map_location="cpu", test_samples=7)
+    state = load_checkpoint(folder / "best.ckpt")["state_dict"]
+    assert all(torch.equal(value, module.state_dict()[name]) for name, value in state.items())
+    assert (type(module.estimator).__name__, module.seed, module.test_samples) == ("CommonRandomNumbers", 3, 7)
+    net = releg.load(folder / "best.ckpt")
+    assert all(torch.equal(value, net.state_dict()[name]) for name, value in module.model.state_dict().items())
 
 
 def test_tensorboard_has_curves_images_and_hyperparameters(tmp_path: Path) -> None:
