@@ -16,19 +16,26 @@ if TYPE_CHECKING:
     from releg import bernoulli, bounds, categorical, discrete, exact, functional
     from releg.discrete import DiscreteModel, Layer, Node, bernoulli_node, gradient
     from releg.estimators.arm import Arm
+    from releg.estimators.arms import Arms
     from releg.estimators.base import Estimate, Estimator
+    from releg.estimators.bitflip import Bitflip
     from releg.estimators.common_random_numbers import CommonRandomNumbers
     from releg.estimators.disarm import DisArm
     from releg.estimators.double_control import DoubleControl
     from releg.estimators.gumbel_softmax import GumbelSoftmax
     from releg.estimators.leave_one_out import LeaveOneOut
     from releg.estimators.likelihood_ratio import LikelihoodRatio
+    from releg.estimators.local_disarm import LocalDisArm
     from releg.estimators.local_expectation import LocalExpectation
     from releg.estimators.mu_prop import MuProp
     from releg.estimators.optimal_baseline import OptimalBaseline
+    from releg.estimators.pruned import Pruned
     from releg.estimators.rebar import Rebar
+    from releg.estimators.reinmax import ReinMax
     from releg.estimators.relax import Relax
+    from releg.estimators.rodeo import Rodeo
     from releg.estimators.straight_through import StraightThrough
+    from releg.estimators.ugc import Ugc
     from releg.estimators.vimco import Vimco
     from releg.sbn import SigmoidBeliefNet
     from releg.weights import load, save_model
@@ -37,6 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arm",
+    "Arms",
+    "Bitflip",
     "CommonRandomNumbers",
     "DisArm",
     "DiscreteModel",
@@ -47,14 +56,19 @@ __all__ = [
     "Layer",
     "LeaveOneOut",
     "LikelihoodRatio",
+    "LocalDisArm",
     "LocalExpectation",
     "MuProp",
     "Node",
     "OptimalBaseline",
+    "Pruned",
     "Rebar",
+    "ReinMax",
     "Relax",
+    "Rodeo",
     "SigmoidBeliefNet",
     "StraightThrough",
+    "Ugc",
     "Vimco",
     "__version__",
     "bernoulli",
@@ -78,6 +92,8 @@ _HOMES = {  # of names that are not estimators
 }
 _ESTIMATORS = {  # whose file's name is not the class's in lower case with underscores
     "DisArm": "disarm",
+    "LocalDisArm": "local_disarm",
+    "ReinMax": "reinmax",
 }
 
 

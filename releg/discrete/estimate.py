@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.discrete.choice import choose, flip_chances, gradient_of_mean
+from releg.discrete.choice import flip_chances, gradient_of_mean
 from releg.discrete.flips import Flips, all_flips, simulate
 from releg.discrete.footprint import Footprint
 from releg.discrete.layers import Layer, Values
 from releg.discrete.model import DiscreteModel, Sample, check_uniform
+from releg.estimators.parts.flips import chosen
 
 F = Callable[[Tensor, Values], Tensor]
 CPU_MIB = 32  # larger batches leave the cache of an ordinary CPU and are slower
@@ -71,8 +72,8 @@ def gradient(
     surrogate = -value
     for layer in model.layers:
         chance = None if flips is None else flip_chances(*_wide(layer, sample), flips)
-        chosen = None if chance is None else _choose(layer, x, chance, choice, generator)
-        wide_f, differences = simulations.of_layer(layer, chance, chosen)
+        wanted = None if chance is None else _choose(layer, x, chance, choice, generator)
+        wide_f, differences = simulations.of_layer(layer, chance, wanted)
         logits = sample.logits[layer.name]
         clamped_f[layer.name] = layer.narrow(wide_f)
         logit_grads[layer.name] = delta = layer.narrow(gradient_of_mean(layer.widen(logits.detach()), differences))
@@ -93,7 +94,7 @@ class _Simulations:
     rows_at_once: int
 
     @torch.no_grad()
-    def of_layer(self, layer: Layer, chance: Tensor | None, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
+    def of_layer(self, layer: Layer, chance: Tensor | None, wanted: Tensor | None) -> tuple[Tensor, Tensor]:
         """f_k of every unit and state, nan where not simulated, and (f_k - f) / chance: (N, units, states) each."""
         z = layer.widen(self.sample.z[layer.name])
         states = z.long()[..., None]
@@ -101,7 +102,7 @@ class _Simulations:
         f_k = torch.full(shape, torch.nan, dtype=self.value.dtype, device=self.value.device)
         f_k.scatter_(2, states, self.value[:, None, None].expand(states.shape))
         differences = torch.zeros_like(f_k)
-        for part in all_flips(layer, z, chosen).batches(self.rows_at_once):
+        for part in all_flips(layer, z, wanted).batches(self.rows_at_once):
             value = self._evaluate(layer, part)
             change = value - self.value[part.row]
             where = (part.row, part.unit, part.state)
@@ -152,7 +153,7 @@ def _choose(
     else:
         uniform = choice[layer.name].to(chance.dtype)
         check_uniform(uniform, (len(x),), f"choice['{layer.name}']", "give one uniform number per row, or none at all")
-    return choose(chance.flatten(1), uniform).view(chance.shape)
+    return chosen(chance.flatten(1), uniform[:, None]).view(chance.shape)
 
 
 def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from releg.estimators.base import Estimate
-from releg.estimators.parts.antithetic import Antithetic, opposites
-from releg.estimators.parts.pairs import arm_gradient
+from releg.estimators.parts.antithetic import Antithetic, arm_gradient, opposites
 from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 

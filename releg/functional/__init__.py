@@ -11,19 +11,23 @@ True
 `f(z)` is called with N rows of values, as often as an estimator needs: use what belongs to the rows freely inside it.
 """
 
-from releg.functional.antithetic import arm, disarm
-from releg.functional.flips import common_random_numbers
-from releg.functional.relaxed import gumbel_softmax, straight_through
+from releg.functional.antithetic import arm, arms, disarm
+from releg.functional.flips import bitflip, common_random_numbers, pruned
+from releg.functional.relaxed import gumbel_softmax, reinmax, straight_through
 from releg.functional.score import leave_one_out, likelihood_ratio
 from releg.functional.variables import Answer
 
 __all__ = [
     "Answer",
     "arm",
+    "arms",
+    "bitflip",
     "common_random_numbers",
     "disarm",
     "gumbel_softmax",
     "leave_one_out",
     "likelihood_ratio",
+    "pruned",
+    "reinmax",
     "straight_through",
 ]

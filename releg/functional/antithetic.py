@@ -1,11 +1,12 @@
-"""Estimators that compare a sample with its opposite; for Bernoulli variables only."""
+"""Estimators that compare a sample with antithetic ones; for Bernoulli variables only."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from releg.estimators.parts.pairs import arm_gradient, disarm_gradient, opposite_of
+from releg.estimators.parts.antithetic import antithetic_gradient, arm_gradient, opposite_of
+from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
 from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
 
 
@@ -43,5 +44,35 @@ def disarm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.G
     u = noise_for(logits, noise, generator)
     z, opposite = sample(logits, u), opposite_of(logits.detach(), u)
     value, other = evaluate(f, z), evaluate(f, opposite)
-    gradient = disarm_gradient((value - other).detach(), z, opposite, logits.detach())
+    gradient = antithetic_gradient((value - other).detach(), z, opposite, logits.detach())
     return answer((value + other) / 2, logits, gradient)
+
+
+def arms(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    samples: int = 4,
+) -> Answer:
+    """d E f / d logits = E[mean over k of (f_k - mean f) (z_k - p) K/(K-1) p(1-p)/(p - P11)], z_k antithetic.
+
+    Dimitriev & Zhou (2021), ARMS with the Dirichlet copula; P11 is the probability that two samples are both 1. Two
+    samples are DisARM. Cost: `samples` evaluations of f, one after the other. Unbiased. Bernoulli variables only.
+
+    Args:
+        logits: (N, units).
+        f: z -> (N,).
+        noise: (samples, N, units), uniform: of the first sample, then of what couples the others to it; drawn if not
+            given.
+        generator: of the noise that is drawn here.
+        samples: K, draws of z per row.
+    """
+    check_logits(logits, "arms", categorical_form=False)
+    if samples < 2:
+        raise ValueError(f"samples is {samples}, expected at least 2; a sample is compared with the others")
+    u, constant = noise_for(logits, noise, generator, (samples, *logits.shape)), logits.detach()
+    z = torch.cat([sample(logits, u[:1]), coupled_samples(constant, u[0], u[1:])])  # (K, N, units)
+    values = torch.stack([evaluate(f, each) for each in z])  # (K, N)
+    gradient = coupled_gradient(values.detach(), z, constant, both_given_one(constant, samples))
+    return answer(values.mean(0), logits, gradient)

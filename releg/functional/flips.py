@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from releg.discrete.choice import choose, flip_chances, gradient_of_mean
+from releg.discrete.choice import flip_chances, gradient_of_mean
 from releg.discrete.estimate import checked_f
 from releg.discrete.model import check_uniform
+from releg.estimators.parts.flips import chosen as chosen_by
 from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
 
 
@@ -45,21 +46,72 @@ def common_random_numbers(
         raise ValueError(f"at_once is {at_once}, expected at least 1; 1 calls f without torch.vmap")
     z = sample(logits, noise_for(logits, noise, generator))
     value = evaluate(f, z)
-    with torch.no_grad():
-        states = 2 if logits.dim() == 2 else logits.shape[-1]
-        other = ~one_hot(z.long(), states).bool().flatten(1)  # (N, units * states) of which are flips
-        if flips is None:
-            chance, chosen = torch.ones_like(other, dtype=value.dtype), other
-        else:
-            chance = flip_chances(logits, z, flips).flatten(1)
-            chosen = choose(chance, _uniform(chance, choice, generator)) & other
-        changes = _changes(f, z, value, chosen, states, at_once) / chance.clamp(min=torch.finfo(chance.dtype).tiny)
-        differences = changes.to(logits.dtype).view(*z.shape, states)
-    return answer(value, logits, gradient_of_mean(logits.detach(), differences))
+    chance = None if flips is None else flip_chances(logits.detach(), z, flips)
+    return answer(
+        value, logits, _flip_gradient(logits.detach(), f, z, value.detach(), chance, choice, generator, at_once)
+    )
+
+
+def pruned(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    flips: int = 1,
+    choice: Tensor | None = None,
+) -> Answer:
+    """common_random_numbers with `flips` flips per row, one if not told: the pruning of stochastic triples.
+
+    Arya, Schauer, Schafer & Rackauckas (2022). Cost: 1 + flips evaluations of f. Unbiased. Arguments as there.
+    """
+    return common_random_numbers(logits, f, noise, generator, flips, choice)
+
+
+def bitflip(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    choice: Tensor | None = None,
+) -> Answer:
+    """The same with one flip per row, every unit and other state being chosen with the same chance.
+
+    Kunes et al. (2023), bitflip-1. Cost: two evaluations of f. Unbiased; `pruned` has no larger a variance where the
+    changes of f are of one size. Arguments as for common_random_numbers.
+    """
+    check_logits(logits, "bitflip")
+    z = sample(logits, noise_for(logits, noise, generator))
+    value = evaluate(f, z)
+    states = 2 if logits.dim() == 2 else logits.shape[-1]
+    chance = (1 - one_hot(z.long(), states)) / (z.shape[1] * (states - 1))
+    return answer(value, logits, _flip_gradient(logits.detach(), f, z, value.detach(), chance, choice, generator, 1))
+
+
+@torch.no_grad()
+def _flip_gradient(
+    logits: Tensor,
+    f: F,
+    z: Tensor,
+    value: Tensor,
+    chance: Tensor | None,
+    choice: Tensor | None,
+    generator: torch.Generator | None,
+    at_once: int,
+) -> Tensor:
+    """d E f / d logits from the flips of z that are chosen with these chances (N, units, states); None: from all."""
+    states = 2 if logits.dim() == 2 else logits.shape[-1]
+    wanted = ~one_hot(z.long(), states).bool().flatten(1)  # (N, units * states): what is a flip
+    weight = torch.ones_like(wanted, dtype=value.dtype)
+    if chance is not None:
+        chance = chance.flatten(1)
+        wanted &= chosen_by(chance, _uniform(chance, choice, generator)[:, None])
+        weight = 1 / chance.clamp(min=torch.finfo(chance.dtype).tiny)
+    changes = torch.where(wanted, _changes(f, z, value, wanted, states, at_once) * weight, 0)
+    return gradient_of_mean(logits, changes.to(logits.dtype).view(*z.shape, states))
 
 
 def _changes(f: F, z: Tensor, value: Tensor, chosen: Tensor, states: int, at_once: int) -> Tensor:
-    """f after the chosen flips minus f before, (N, units * states), zero elsewhere.
+    """f after the chosen flips minus f before, (N, units * states); what stands elsewhere does not count.
 
     Call j flips in every row the j-th of those chosen there.
     """
@@ -71,7 +123,7 @@ def _changes(f: F, z: Tensor, value: Tensor, chosen: Tensor, states: int, at_onc
     changes = torch.zeros_like(chosen, dtype=value.dtype)
     for j, after in enumerate(values):
         changes.scatter_(1, index[j][:, None], (after - value)[:, None])
-    return torch.where(chosen, changes, 0)
+    return changes
 
 
 def _mapped(f: F, flipped: Tensor, at_once: int) -> list[Tensor]:

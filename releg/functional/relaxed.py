@@ -8,6 +8,7 @@ from torch.nn.functional import one_hot
 
 from releg import bernoulli, categorical
 from releg.estimators.parts import relaxation
+from releg.estimators.parts.slopes import reinmax_slope
 from releg.functional.variables import Answer, F, check_logits, evaluate, noise_for
 
 
@@ -52,8 +53,7 @@ def gumbel_softmax(
         temperature: the higher, the smoother and the more biased.
     """
     check_logits(logits, "gumbel_softmax")
-    if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}, expected a positive number; the default is 0.5")
+    _check_temperature(temperature, 0.5)
     uniform = noise_for(logits, noise, generator, tuple(logits.shape))
     if logits.dim() == 2:
         relaxed, z = relaxation.concrete(temperature)(logits, uniform), bernoulli.sample(logits.detach(), uniform)
@@ -63,6 +63,43 @@ def gumbel_softmax(
     with torch.no_grad():
         value = evaluate(f, z)
     return Answer(value, -_differentiable(f, relaxed))
+
+
+def reinmax(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    temperature: float = 1.0,
+) -> Answer:
+    """Straight-through of second order: for Bernoulli variables d z / d logits = 2 q (1-q) - p (1-p) / 2. BIASED.
+
+    Liu, Dong, Liu, Yu & Gao (2023), q = (p + z) / 2: Heun's method where straight-through is Euler's, exact where f is
+    quadratic. Cost: one evaluation of f, and its derivative.
+
+    Args:
+        logits: (N, units) or (N, units, states).
+        f: differentiable; of (N, units) zeros and ones, or of one-hot vectors (N, units, states), to (N,).
+        noise: (N, units), uniform; drawn if not given.
+        generator: of the noise that is drawn here.
+        temperature: of p in q.
+    """
+    check_logits(logits, "reinmax")
+    _check_temperature(temperature, 1)
+    uniform, constant = noise_for(logits, noise, generator), logits.detach()
+    if logits.dim() == 2:
+        z = bernoulli.sample(constant, uniform)
+        sloped = z + reinmax_slope(constant, z, temperature) * (logits - constant)  # adds zero
+    else:
+        z = one_hot(categorical.sample(constant, uniform), logits.shape[-1]).to(logits.dtype)
+        sloped = relaxation.categorical_reinmax(logits, z, temperature)
+    value = _differentiable(f, sloped)
+    return Answer(value.detach(), -value)
+
+
+def _check_temperature(temperature: float, usual: float) -> None:
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}, expected a positive number; the default is {usual}")
 
 
 def _differentiable(f: F, z: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def noise_for(
 def sample(logits: Tensor, noise: Tensor) -> Tensor:
     """Values (..., N, units) from noise of that shape."""
     kind = bernoulli if logits.dim() == 2 else categorical
-    return kind.sample(logits.detach(), noise)
+    return kind.sample(logits.detach().expand(*noise.shape, *logits.shape[2:]), noise)
 
 
 def score(logits: Tensor, z: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ def times_table(results: Path) -> str:
         [
             *lines,
             "",
-            f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of {_machine(report)}; medians, "
-            f"all taking turns in one process. Before: the scalar nodes of commit {report['before']}. Peak memory of a "
+            f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of {_machine(report)}; medians "
+            f"of turns in one process. Before: the scalar nodes of commit {report['before']}. Peak memory of a "
             f"gradient with {report['rows'][-1]['units']} units: {memory}.",
             "",
         ]

@@ -6,9 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
+import releg as library
 from lightning_modules import CONFIGS, cli
+from lightning_modules.run.checkpoints import load_checkpoint
+from lightning_modules.sbn_module import SBNModule
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg
 from tests.pages import blocks, section
 
@@ -81,7 +85,7 @@ def test_a_run_leaves_config_metrics_events_checkpoints_and_provenance_in_its_fo
     state = load_checkpoint(folder / "best.ckpt")["state_dict"]
     assert all(torch.equal(value, module.state_dict()[name]) for name, value in state.items())
     assert (type(module.estimator).__name__, module.seed, module.test_samples) == ("CommonRandomNumbers", 3, 7)
-    net = releg.load(folder / "best.ckpt")
+    net = library.load(folder / "best.ckpt")
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in module.model.state_dict().items())
 
 

@@ -42,6 +42,16 @@ def branches(noise: Sequence[Tensor], depth: int) -> list[list[Tensor]]:
     return [[next(rest) for _ in range(depth - layer - 1)] for layer in range(depth)]
 
 
+def opposite_of(logits: Tensor, noise: Tensor) -> Tensor:
+    """1[1 - noise < mean], where the sample is 1[noise < mean]: (N, H)."""
+    return (1 - noise < torch.sigmoid(logits)).to(logits.dtype)
+
+
+def arm_gradient(f: Tensor, f_opposite: Tensor, noise: Tensor) -> Tensor:
+    """(f(opposite) - f(z)) (u - 1/2), u the noise: (N, H)."""
+    return (f_opposite - f)[:, None] * (noise - 0.5)
+
+
 def antithetic_gradient(change: Tensor, z: Tensor, opposite: Tensor, logits: Tensor) -> Tensor:
     """(f(z) - f(opposite)) / 2 (z - opposite) sigmoid(|logits|), (N, H), zero where both agree.
 
@@ -61,7 +71,7 @@ def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[T
     layers = zip(path.parents(), path.logits, branches(noise, len(model.layers)), strict=True)
     for layer, (below, a, own) in enumerate(layers):
         logits = a.detach()
-        z = (1 - path.noise[layer] < torch.sigmoid(logits)).to(logits.dtype)
+        z = opposite_of(logits, path.noise[layer])
         signal = continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *own], bernoulli.sample)
         answer.append(Opposite(z, signal))
     return answer

@@ -59,6 +59,17 @@ def categorical_straight_through(logits: Tensor, noise: Tensor) -> Tensor:
     return mean + (z.to(mean.dtype) - mean).detach()
 
 
+def categorical_reinmax(logits: Tensor, z: Tensor, temperature: float) -> Tensor:
+    """The one-hot sample z, with the derivative of 2 softmax at (mean + z) / 2 less half the mean.
+
+    Liu et al. (2023), algorithm 2: the first softmax is that of the logits shifted to have the value (mean + z) / 2.
+    """
+    halfway = (torch.softmax(logits.detach() / temperature, -1) + z) / 2
+    shifted = torch.softmax((halfway.log() - logits).detach() + logits, -1)
+    slope = 2 * shifted - torch.softmax(logits, -1) / 2
+    return z + slope - slope.detach()
+
+
 @dataclass(frozen=True)
 class RelaxedPath:
     """f and the outputs of the inference net, all in the graph."""

@@ -11,6 +11,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from releg import bernoulli, functional
 from releg.estimators.arm import Arm
@@ -20,11 +21,12 @@ from releg.estimators.disarm import DisArm
 from releg.estimators.gumbel_softmax import GumbelSoftmax
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.reinmax import ReinMax
 from releg.estimators.straight_through import StraightThrough
 from releg.functional import Answer
 from releg.functional.variables import sample
 from tests.releg.discrete.choices import change_weights, choice_cells, plain_chances
-from tests.releg.helpers import random_model, random_x
+from tests.releg.helpers import largest_z, random_model, random_x
 
 Function = Callable[..., Answer]
 
@@ -38,6 +40,7 @@ class Case:
     opposite: bool = False  # whether 1 - noise is compared with the means
     is_categorical: bool = True
     flips: int = 0  # how many it chooses at random
+    even: bool = False  # whether each with the same chance
 
 
 CASES = {
@@ -48,6 +51,8 @@ CASES = {
     "common_random_numbers": Case(functional.common_random_numbers),
     "common_random_numbers, 1 flip": Case(partial(functional.common_random_numbers, flips=1), flips=1),
     "common_random_numbers, 3 flips": Case(partial(functional.common_random_numbers, flips=3), flips=3),
+    "pruned": Case(functional.pruned, flips=1),
+    "bitflip": Case(functional.bitflip, flips=1, even=True),
     "arm": Case(functional.arm, opposite=True, is_categorical=False),
     "disarm": Case(functional.disarm, opposite=True, is_categorical=False),
 }
@@ -107,7 +112,9 @@ def expected_gradient(case: Case, base: Tensor, f: Rugged) -> tuple[Tensor, ...]
     logits, choice = base.expand(len(weights), *base.shape), {}
     if case.flips:
         z = sample(logits, noise[0])
-        points, widths = choice_cells(plain_chances(change_weights(logits.detach(), z), case.flips))
+        weights_of_flips = change_weights(logits.detach(), z)
+        even = 1 - one_hot(z.long(), 2 if base.dim() == 1 else base.shape[-1]).flatten(1).double()
+        points, widths = choice_cells(plain_chances(even if case.even else weights_of_flips, case.flips))
         cells = points.shape[1]
         noise, logits = noise.repeat_interleave(cells, dim=1), base.expand(widths.numel(), *base.shape)
         weights = (weights[:, None] * widths).flatten()
@@ -149,6 +156,7 @@ def test_the_enumeration_notices_a_bias() -> None:
         (functional.arm, Arm()),
         (functional.disarm, DisArm()),
         (functional.straight_through, StraightThrough()),
+        (functional.reinmax, ReinMax()),
         (partial(functional.gumbel_softmax, temperature=0.7), GumbelSoftmax(temperature=0.7)),
     ],
 )
@@ -157,7 +165,7 @@ def test_a_net_with_one_layer_gets_the_gradient_of_its_estimator(function: Funct
     noise = torch.rand(estimator.samples, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     estimate = estimator(model, x, [noise.transpose(0, 1).flatten(0, 1)])
     logits = model.inference_logits(0, x)
-    has_slope = isinstance(estimator, StraightThrough | GumbelSoftmax)
+    has_slope = isinstance(estimator, StraightThrough | GumbelSoftmax | ReinMax)
 
     def f(z: Tensor) -> Tensor:
         terms = zip(model.generative_logits([z]), [x, z], strict=True)
@@ -172,6 +180,29 @@ def test_a_net_with_one_layer_gets_the_gradient_of_its_estimator(function: Funct
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
     if not isinstance(estimator, Arm | DisArm):  # these average over the opposite as well
         torch.testing.assert_close(answer.value, estimate.elbo)
+
+
+def test_arms_with_two_samples_is_disarm() -> None:
+    logits = torch.randn(50, 4, dtype=torch.float64, requires_grad=True)
+    noise, f = torch.rand(2, 50, 4, dtype=torch.float64), Rugged()
+    f.slope = torch.randn(4, dtype=torch.float64)
+    ours, theirs = functional.arms(logits, f, noise, samples=2), functional.disarm(logits, f, noise[0])
+    grads = [torch.autograd.grad(answer.surrogate.sum(), logits)[0] for answer in (ours, theirs)]
+    torch.testing.assert_close(grads[0], grads[1])
+    torch.testing.assert_close(ours.value, theirs.value)
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "saturated"])
+@pytest.mark.parametrize("samples", [3, 4])
+def test_the_mean_of_arms_is_within_sampling_error_of_the_exact_gradient(samples: int, kind: str) -> None:
+    """The copula has no cells to list."""
+    base, f, rows = LOGITS[kind].clone().requires_grad_(), Rugged(), 20_000
+    logits = base.detach().expand(rows, -1).clone().requires_grad_()
+    answer = functional.arms(logits, f, generator=torch.Generator().manual_seed(4), samples=samples)
+    (estimates,) = torch.autograd.grad(-answer.surrogate.sum(), logits)
+    error = estimates.mean(0) - exact_gradient(base, f)[0]
+    scores = error / (estimates.std(0) / rows**0.5).clamp(min=1e-9)
+    assert scores.abs().max() < largest_z(len(scores))
 
 
 # --- relaxations ----------------------------------------------------------------------------------------------------
@@ -196,6 +227,29 @@ def test_straight_through_is_unbiased_where_f_is_linear_and_biased_where_not(kin
     by_unit = (weights.exp() * means() + 1 - means()) if base.dim() == 1 else (weights.exp() * means()).sum(-1)
     (exact,) = torch.autograd.grad(by_unit.prod(), base)
     assert (found - exact).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", LOGITS)
+def test_reinmax_is_unbiased_where_f_is_quadratic_in_one_unit(kind: str) -> None:
+    base = LOGITS[kind][:1].clone().requires_grad_()
+    generator = torch.Generator().manual_seed(3)
+    size = base.shape[-1]
+    linear, square = (
+        torch.randn(size, generator=generator).double(),
+        torch.randn(size, size, generator=generator).double(),
+    )
+    noise, probability = noise_cells(base, Case(functional.reinmax))
+    logits = base.expand(len(probability), *base.shape)
+
+    def f(z: Tensor) -> Tensor:
+        return z.flatten(1) @ linear + ((z.flatten(1) @ square) * z.flatten(1)).sum(1)
+
+    answer = functional.reinmax(logits, f, noise[0])
+    (found,) = torch.autograd.grad(-(probability * answer.surrogate).sum(), base)
+    at_states = f(torch.eye(size).double()) if base.dim() == 2 else f(torch.tensor([[0.0], [1.0]]).double())
+    q = base.softmax(-1)[0] if base.dim() == 2 else torch.cat([torch.sigmoid(-base), torch.sigmoid(base)])
+    (exact,) = torch.autograd.grad((q * at_states).sum(), base)
+    torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-12)
 
 
 def test_gumbel_softmax_gives_the_discrete_sample_its_value_and_the_relaxed_one_its_derivative() -> None:
