@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from releg.choice import chosen, proportional
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.flips import chosen, draw_choices, kept_differences, proportional, reweighted
+from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
 from releg.kernels import EngineName, engine_for
 from releg.sbn import SigmoidBeliefNet

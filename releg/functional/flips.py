@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from releg.choice import chosen as chosen_by
 from releg.discrete.choice import flip_chances, gradient_of_mean
 from releg.discrete.estimate import checked_f
 from releg.discrete.model import check_uniform
-from releg.estimators.parts.flips import chosen as chosen_by
 from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
 
 

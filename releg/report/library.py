@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from releg.files import write_atomically
 from releg.report.names import ESTIMATORS
 from releg.report.style import as_bytes, in_style
 from releg.report.tables import table
@@ -31,12 +32,13 @@ Row = Mapping[str, Any]
 
 
 def write_library(results: Path, page: Path = PAGE) -> None:
-    """Write the figure and the table of the page."""
-    runs = json.loads((results / "library_training.json").read_bytes())["runs"]
-    (results / "library.png").write_bytes(as_bytes(draw(runs)))
+    """Write the table of the page, and the figure if its numbers are there."""
+    if (results / "library_training.json").is_file():
+        runs = json.loads((results / "library_training.json").read_bytes())["runs"]
+        write_atomically(results / "library.png", as_bytes(draw(runs)))
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}{times_table(results)}{END}{after}", encoding="utf-8")
+    write_atomically(page, f"{before}{BEGIN}{times_table(results)}{END}{after}")
 
 
 def times_table(results: Path) -> str:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.baselines import InputDependent, RunningAverage
+from releg.choice import proportional
 from releg.estimators.arm import Arm
 from releg.estimators.arms import Arms
 from releg.estimators.base import Estimator
@@ -21,7 +22,6 @@ from releg.estimators.local_disarm import LocalDisArm
 from releg.estimators.local_expectation import LocalExpectation
 from releg.estimators.mu_prop import MuProp
 from releg.estimators.optimal_baseline import OptimalBaseline
-from releg.estimators.parts.flips import proportional
 from releg.estimators.pruned import Pruned
 from releg.estimators.rebar import Rebar
 from releg.estimators.reinmax import ReinMax

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, exact
+from releg.choice import chosen, proportional
 from releg.estimators import bitflip, pruned, ugc
 from releg.estimators.base import Estimator
 from releg.estimators.bitflip import Bitflip
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.disarm import DisArm
 from releg.estimators.local_expectation import LocalExpectation
-from releg.estimators.parts.flips import chosen, proportional
 from releg.estimators.pruned import Pruned
 from releg.estimators.ugc import Ugc
 from releg.sbn import SigmoidBeliefNet
