@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 HEAVY = (
     *("test_ray.py", "test_faults.py", "test_cluster_page.py", "test_reproduce.py", "test_unbiased.py", "test_cli.py"),
     *("test_ddp.py", "test_compare.py", "test_resume.py", "test_bench.py"),
-    *("test_hostile_checkpoints.py", "test_sbn_module.py"),
+    *("test_hostile_checkpoints.py", "test_sbn_module.py", "test_triton.py"),
 )
 
 LINES_AT_END = pytest.StashKey[list[str]]()

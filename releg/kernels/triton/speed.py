@@ -19,6 +19,7 @@ from torch import Tensor
 
 from releg.kernels.batched import margin_of
 from releg.kernels.triton.compile import Kernel, kernels
+from releg.kernels.triton.memory import bytes_of_a_step
 from releg.kernels.triton.ops import GPU_TILES
 from releg.sbn import SigmoidBeliefNet
 
@@ -193,7 +194,14 @@ def report() -> str:
             flops = [f(layers) / gpu.flops * 1e6 for f in (step_flops, dense_flops)]
             name = "-".join(map(str, reversed(layers)))
             lines.append(f"| {name} | " + " | ".join(f"{t:.0f}" for t in (*times, sum(times), *flops)) + " |")
-    return "\n".join([*lines, "", *FOOT])
+    return "\n".join([*lines, "", *FOOT, "", *memory()])
+
+
+def memory() -> list[str]:
+    """The part of the page about memory."""
+    sizes = {layers: bytes_of_a_step(DATA_SIZE, layers, ROWS) / 2**20 for layers in ARCHITECTURES}
+    lines = [f"| {'-'.join(map(str, reversed(layers)))} | {size:.0f} |" for layers, size in sizes.items()]
+    return [*MEMORY, "", "| SBN | MiB |", "|---|---:|", *lines]
 
 
 HEAD = (
@@ -211,9 +219,19 @@ TABLE = (
     "|---|---:|---:|---:|---:|---:|---:|",
 )
 FOOT = (
-    "*kernels* is the sum of the three before it, as if no instruction ever waited: expect two to four times as much.",
+    "*kernels* is the sum of the three before it, as if no instruction ever waited: as a rule of thumb, expect two to",
+    "four times as much. It also leaves out the small operations of torch around the kernels, which cost the host more",
+    "than the GPU.",
     "*matrix products* (forward and backward of both nets) and the *paper's way* (every flip simulated; its matrix",
     "products only) are at the GPU's peak for float32.",
+)
+
+MEMORY = (
+    "## Memory",
+    "",
+    "What a run with 100 images per step needs, counted on fake tensors in float32: parameters, gradients, the state",
+    "of RMSprop, a simulation and the engine. The CUDA context of each process, some hundreds of MiB, comes on top and",
+    "decides how many runs fit a GPU (`--gpus-per-run`).",
 )
 
 if __name__ == "__main__":

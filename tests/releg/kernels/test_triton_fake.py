@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts.simulation import simulate
+from releg.kernels.triton.memory import Peak, bytes_of_a_step
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.estimators.cases import CASES
 from tests.releg.kernels.fake_cuda import fake_cuda, move
@@ -133,3 +135,19 @@ def test_a_constant_on_the_cpu_in_the_triton_engine_is_noticed(monkeypatch: pyte
     monkeypatch.setattr(bernoulli, "variance", lambda logits: variance(logits) * torch.ones(1))
     with pytest.raises(RuntimeError, match="device"):
         estimated(CommonRandomNumbers(engine="triton"))
+
+
+def test_memory_is_counted_at_its_peak() -> None:
+    with FakeTensorMode(), Peak() as peak:
+        first = torch.empty(1000, dtype=torch.float32, device="cuda")
+        first = first + 1  # both are alive until the name is taken over
+        first = first.view(10, 100)  # shares its memory
+        del first
+        torch.empty(100, dtype=torch.float64, device="cuda")
+    assert peak.bytes == 8000
+
+
+def test_the_engine_has_no_array_of_rows_times_units_times_width() -> None:
+    """Ten times the rows: much less than one (rows, units, 784) array more."""
+    few, many = (bytes_of_a_step(784, (200, 200), rows) for rows in (100, 1000))
+    assert 0 < many - few < 900 * 200 * 784 * 4 / 10
