@@ -30,6 +30,19 @@ _voice = threading.Lock()
 _has_ended = threading.Event()
 
 
+class EndedEarlyError(BaseException):
+    """A run that ended before it was finished, for a reason that is nobody's mistake.
+
+    Args:
+        sentence: what happened and how to go on.
+        code: the exit code.
+    """
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
 @rank_zero_only
 def say(sentence: str) -> None:
     """Print one line on standard error, from rank 0 only."""
@@ -68,6 +81,10 @@ def answered(run: Callable[[], int]) -> int:
         if end.code == 1:  # what Lightning makes of Ctrl-C
             return _interrupted()
         raise
+    except EndedEarlyError as end:
+        if ranks.is_first():
+            _say_last(f"releg: {end}")
+        return end.code
     except USER_ERRORS as error:
         return complain(one_sentence(error))
     except Exception as error:

@@ -23,6 +23,7 @@ from lightning_modules.console import say
 from lightning_modules.run import life
 from lightning_modules.run.identity import identity_of
 from lightning_modules.run.settings import Settings
+from lightning_modules.run.signals import Signals
 from releg.architecture import architecture_name
 
 LAYERS = (200, 200)
@@ -71,7 +72,9 @@ def trainer_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float
         built = settings.build()
         built.module.model.load_state_dict(problem.weights)
         trainer = life.make_trainer(built.trainer, Path(folder), life.make_loggers(Path(folder)))
-        _, _, callbacks = life.training_callbacks(identity_of(settings.config, built.module, bench.data))
+        _, _, callbacks = life.training_callbacks(
+            identity_of(settings.config, built.module, bench.data), 60.0, Signals()
+        )
         trainer.callbacks.extend([*callbacks, watch])  # type: ignore[attr-defined]
         trainer.fit(built.module, datamodule=bench.data)
     bench.data.trainer = None  # whoever asks next gets the stream from its beginning

@@ -36,7 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--ckpt", type=Path, metavar="PATH", help="weights: those of a checkpoint in its run's folder")
+    where.add_argument(
+        *("--ckpt", "--ckpt_path"), type=Path, metavar="PATH", help="weights: those of a checkpoint in its run's folder"
+    )
     where.add_argument(
         "--config",
         action="append",

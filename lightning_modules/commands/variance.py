@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         "releg variance", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--ckpt", type=Path, required=True, metavar="PATH", help="checkpoint in the folder of its run")
+    add("--ckpt", "--ckpt_path", type=Path, required=True, metavar="PATH", help="checkpoint in the folder of its run")
     add(
         "--estimators",
         nargs="+",

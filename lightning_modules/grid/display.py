@@ -10,7 +10,8 @@ from typing import TextIO
 
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.launch import Ended, Job
-from lightning_modules.grid.plan import GridRun, RunStatus, read_result
+from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.run.result import read_result
 
 SECONDS_BETWEEN_LINES = 15.0
 SECONDS_BETWEEN_REFRESHES = 0.5

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lightning_modules.grid.plan import RunStatus, read_result
+from lightning_modules.grid.plan import RunStatus
 from lightning_modules.grid.process import PROGRESS, last_words
 from lightning_modules.run.parent import Progress, read_progress
+from lightning_modules.run.result import read_result
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,8 @@ from lightning_modules.grid.options import (
     EXTENDED,
     EXTENDED_ARCHITECTURE,
 )
-from lightning_modules.run.folder import RESULT, find_run_folder
+from lightning_modules.run.folder import find_run_folder
+from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
 from lightning_modules.run.tables import METRICS, read_metrics
 from releg.report.names import FIGURE1_ARCHITECTURE
@@ -103,25 +102,3 @@ def _steps_done(folder: Path) -> int:
     """The step of the last validation, which has a checkpoint."""
     rows = read_metrics(folder / METRICS) if (folder / METRICS).is_file() else []
     return max((int(row["step"]) for row in rows if row["metric"] == "val/elbo"), default=0)
-
-
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """The result of a finished run; None if it is not finished."""
-    path = folder / RESULT
-    if not path.is_file():
-        return None
-    try:
-        result = json.loads(path.read_bytes())
-    except ValueError:
-        result = None
-    numbers = ("steps", "best_step", "training_seconds", "test/elbo", "test/multi_sample_bound")
-    if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in numbers):
-        raise ValueError(
-            f"{path} is damaged, expected the result of a finished run; delete it, and the same command computes it "
-            "again from the run's checkpoints"
-        )
-    return result
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

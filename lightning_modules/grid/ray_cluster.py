@@ -19,7 +19,8 @@ from typing import Any
 
 from lightning_modules.grid import process
 from lightning_modules.grid.launch import Ended, Job, OnUpdate, judge
-from lightning_modules.grid.plan import RunStatus, read_result
+from lightning_modules.grid.plan import RunStatus
+from lightning_modules.run.result import read_result
 
 RETRIES = 20  # of one run, after as many lost workers
 SECONDS_TO_CANCEL = process.SECONDS_TO_STOP + 5.0

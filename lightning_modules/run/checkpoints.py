@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from torch import Tensor
 
 from lightning_modules.console import say
 from lightning_modules.run.ranks import is_first
+from lightning_modules.run.signals import Signals, ended_by
 from releg.files import replacing
 
 INSTANTIATOR = "pytorch_lightning.cli.instantiate_module"  # what Lightning builds a module of plain settings with
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
+STEPS_BETWEEN_AGREEMENTS = 50  # of several ranks, on whether to save now
 PARTS = {  # what Lightning and this project read from a checkpoint
     "state_dict": dict,
     "identity": dict,
@@ -169,20 +172,33 @@ def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, An
 
 
 class RunCheckpoint(pl.Callback):
-    """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo. Saves after every validation.
+    """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo.
 
-    After the validation, so that a run continued from last.ckpt neither repeats nor misses one.
+    Saves after every validation, so that a run continued from last.ckpt neither repeats nor misses one; some minutes
+    after the last time; and when a signal asks the run to end.
 
     Args:
         identity: of the run; every checkpoint carries it.
+        minutes: of training between two checkpoints, at most.
+        signals: that ask the run to end.
         module_settings: from which SBNModule.load_from_checkpoint builds the module, if a checkpoint carries them.
     """
 
-    def __init__(self, identity: Mapping[str, Any], module_settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        identity: Mapping[str, Any],
+        minutes: float,
+        signals: Signals,
+        module_settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self.identity = dict(identity)
+        self.minutes = minutes
+        self.signals = signals
         self.module_settings = module_settings
+        self._saved_at = time.monotonic()
         self.best_elbo = float("-inf")
         self.best_step = 0
+        self.inherits_best = True  # another run's best model is not in this run's folder
         self.saved_step = -1
 
     def state_dict(self) -> dict[str, Any]:
@@ -191,7 +207,8 @@ class RunCheckpoint(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore it."""
-        self.best_elbo, self.best_step = state_dict["best_elbo"], state_dict["best_step"]
+        if self.inherits_best:
+            self.best_elbo, self.best_step = state_dict["best_elbo"], state_dict["best_step"]
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -200,6 +217,38 @@ class RunCheckpoint(pl.Callback):
         checkpoint["identity"] = self.identity
         if self.module_settings is not None:
             checkpoint["hyper_parameters"] = {**self.module_settings, "_instantiator": INSTANTIATOR}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """From now on a signal waits for the end of a step."""
+        self.signals.listen()
+        self.signals.is_training = True
+        self._saved_at = time.monotonic()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
+        """Save if it is time; end if a signal asked for it."""
+        is_due = self.signals.received is not None or time.monotonic() - self._saved_at > 60 * self.minutes
+        if trainer.world_size > 1:  # all ranks save together, when rank 0 says so
+            if trainer.global_step % STEPS_BETWEEN_AGREEMENTS != 1:  # 1: round numbers of steps are logged
+                return
+            is_due, self.signals.received = trainer.strategy.broadcast((is_due, self.signals.received))
+        if is_due and not self._is_reported(trainer):
+            self._check_weights(trainer, pl_module)
+            self._save_last(trainer)
+            self._end_if_asked(trainer)
+
+    @staticmethod
+    def _is_reported(trainer: pl.Trainer) -> bool:
+        """Whether the step's numbers are about to be logged, or a validation follows: the next step can be saved."""
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        intervals = [each for each in (every, trainer.val_check_batch) if isinstance(each, int) and each > 1]
+        return any(trainer.global_step % each == 0 for each in intervals)
+
+    def _end_if_asked(self, trainer: pl.Trainer) -> None:
+        if self.signals.received is not None:
+            raise ended_by(
+                self.signals.received,
+                f"step {trainer.global_step} of {trainer.max_steps} is saved; the same command continues from there",
+            )
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the best first: after a kill between the two files, the steps since last.ckpt are repeated."""
@@ -211,9 +260,12 @@ class RunCheckpoint(pl.Callback):
             self.best_elbo, self.best_step = elbo, trainer.global_step
             trainer.save_checkpoint(self.folder(trainer) / BEST)
         self._save_last(trainer)
+        if trainer.world_size == 1:
+            self._end_if_asked(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the end of a run that stopped between two validations."""
+        self.signals.is_training = False
         if self.saved_step == trainer.global_step:
             return
         self._check_weights(trainer, pl_module)
@@ -230,6 +282,7 @@ class RunCheckpoint(pl.Callback):
             last.replace(last.with_name(PREVIOUS))
         trainer.save_checkpoint(last)
         self.saved_step = trainer.global_step
+        self._saved_at = time.monotonic()
 
     @staticmethod
     def _check_weights(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

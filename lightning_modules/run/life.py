@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules.console import say
+from lightning_modules.console import EndedEarlyError, say
 from lightning_modules.run import ranks
 from lightning_modules.run.callbacks import ImageGrids, ProgressFile, StepProgress, TrainingClock
 from lightning_modules.run.checkpoints import (
@@ -33,12 +33,14 @@ from lightning_modules.run.identity import (
     identity_of,
 )
 from lightning_modules.run.provenance import PROVENANCE, record_provenance
+from lightning_modules.run.result import read_result, write_result
 from lightning_modules.run.settings import Built, Config, Settings
+from lightning_modules.run.signals import Signals
 from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.run.tensorboard import RunTensorBoard
 from releg.architecture import architecture_name
-from releg.files import write_atomically
 
+UNFINISHED = 75  # exit code: try again later
 FIX = "use the config.yaml of the checkpoint's run"
 
 
@@ -47,6 +49,7 @@ class Start(NamedTuple):
 
     path: Path
     step: int
+    is_own: bool  # or another run's, which the user named
 
 
 def fit(settings: Settings) -> None:
@@ -59,24 +62,32 @@ def fit(settings: Settings) -> None:
         trainer.fit(built.module, datamodule=built.data, **built.method)
         return
     with _open(settings) as folder:
-        if (folder / RESULT).is_file() and not built.method["ckpt_path"]:
+        if _is_finished(folder):
             say(f"{folder} is finished already; nothing to do. {_read_bound(folder)}")
-        else:
-            _train(settings, built, folder)
+            return
+        with Signals() as signals:
+            _train(settings, built, folder, signals)
 
 
 def evaluate(settings: Settings) -> None:
-    """Validate or test the weights of a checkpoint."""
+    """Validate or test the weights of a checkpoint, and print the bounds."""
+    path = settings.config.get("ckpt_path")
+    if not path:
+        raise ValueError(f"releg {settings.command} got no checkpoint, expected --ckpt PATH; name a run's best.ckpt")
     pl.seed_everything(settings.config["seed_everything"], workers=True)
     built = settings.build()
     trainer = make_trainer(built.trainer)
-    if built.method["ckpt_path"]:
-        checkpoint = load_run_checkpoint(Path(built.method["ckpt_path"]))
-        built.data.prepare_data()
-        identity = identity_of(settings.config, built.module, built.data)
-        check_fits(checkpoint, identity, built.module.state_dict(), FIX)
-        check_settings(checkpoint, identity, FIX, OF_EVALUATION)
-    getattr(trainer, settings.command)(built.module, datamodule=built.data, **built.method)
+    checkpoint = load_run_checkpoint(Path(path))
+    built.data.prepare_data()
+    identity = identity_of(settings.config, built.module, built.data)
+    check_fits(checkpoint, identity, built.module.state_dict(), FIX)
+    check_settings(checkpoint, identity, FIX, OF_EVALUATION)
+    evaluated = getattr(trainer, settings.command)
+    (metrics,) = evaluated(built.module, datamodule=built.data, **{**built.method, "verbose": False})
+    if trainer.is_global_zero:
+        print(f"{path}, step {checkpoint['global_step']}:")
+        for name, value in metrics.items():
+            print(f"{name} {value:.4f}")
 
 
 def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, loggers: Sequence[Logger] = ()) -> pl.Trainer:
@@ -102,10 +113,10 @@ def make_loggers(folder: Path, start: Start | None = None) -> list[Logger]:
 
 
 def training_callbacks(
-    identity: Mapping[str, Any], module_settings: Mapping[str, Any] | None = None
+    identity: Mapping[str, Any], minutes: float, signals: Signals, module_settings: Mapping[str, Any] | None = None
 ) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
     """The clock, the keeper of checkpoints, and all callbacks of a run in the order of their calls."""
-    clock, keeper = TrainingClock(), RunCheckpoint(identity, module_settings)
+    clock, keeper = TrainingClock(), RunCheckpoint(identity, minutes, signals, module_settings)
     return clock, keeper, [clock, StepProgress(), ProgressFile(), ImageGrids(), keeper]
 
 
@@ -123,7 +134,7 @@ def _open(settings: Settings) -> Iterator[Path]:
                 (folder / CONFIG).unlink(missing_ok=True)
 
 
-def _train(settings: Settings, built: Built, folder: Path) -> None:
+def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> None:
     given = {**built.trainer, "val_check_interval": _at_most(built.trainer)}
     trainer = make_trainer(given, folder)
     _prepare(built, folder)
@@ -131,14 +142,21 @@ def _train(settings: Settings, built: Built, folder: Path) -> None:
     start = _find_start(built, folder, identity)
     trainer.loggers = make_loggers(folder, start)
     module_settings = {**settings.config["model"], "data_size": built.module.model.data_size}
-    clock, keeper, callbacks = training_callbacks(identity, module_settings)
+    minutes = settings.checkpoint_minutes
+    clock, keeper, callbacks = training_callbacks(identity, minutes, signals, module_settings)
     trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
     if start:
+        keeper.inherits_best = start.is_own
         say(f"continuing {folder} from {start.path.name}")
     method = {**built.method, "ckpt_path": start.path if start else None}
     trainer.fit(built.module, datamodule=built.data, **method)
-    if trainer.global_step >= trainer.max_steps:
-        _finish(settings, built, trainer, folder, clock, keeper)
+    if trainer.global_step < trainer.max_steps:
+        raise EndedEarlyError(
+            f"{folder} is not finished: training stopped at step {trainer.global_step} of {trainer.max_steps} "
+            "(max_time or max_epochs); the same command continues it",
+            UNFINISHED,
+        )
+    _finish(settings, built, trainer, folder, clock, keeper)
 
 
 @rank_zero_only
@@ -148,28 +166,27 @@ def _prepare(built: Built, folder: Path) -> None:
 
 
 def _find_start(built: Built, folder: Path, identity: Mapping[str, Any]) -> Start | None:
-    """The checkpoint that the user names, if it fits, or else the run's own newest one."""
+    """The run's own newest checkpoint or, if it has none yet, the one that the user names, if it fits."""
     weights = built.module.state_dict()
 
     def check(checkpoint: dict[str, Any]) -> None:
         check_fits(checkpoint, identity, weights, FIX)
         check_settings(checkpoint, identity, FIX)
 
-    if built.method["ckpt_path"]:
+    found = find_newest(folder, check)
+    if found is not None:
+        path, checkpoint = found
+    elif built.method["ckpt_path"]:
         path = Path(built.method["ckpt_path"])
         checkpoint = load_run_checkpoint(path)
         check_fits(checkpoint, identity, weights, FIX)
-        check_ranks(checkpoint, identity, FIX)
         others = differences(checkpoint["identity"].get("settings", identity["settings"]), identity["settings"])
         for key, (there, here) in others.items():
             say(f"{path} was trained with {key} {there}; from here on it is {here}")
     else:
-        found = find_newest(folder, check)
-        if found is None:
-            return None
-        path, checkpoint = found
-        check_ranks(checkpoint, identity, FIX)
-    return Start(path, checkpoint["global_step"])
+        return None
+    check_ranks(checkpoint, identity, FIX)
+    return Start(path, checkpoint["global_step"], is_own=found is not None)
 
 
 def _finish(
@@ -180,7 +197,7 @@ def _finish(
         "steps": trainer.global_step,
         "best_step": keeper.best_step,
         "training_seconds": round(clock.seconds, 3),
-        "val/elbo": keeper.best_elbo,
+        "val/elbo": keeper.best_elbo if math.isfinite(keeper.best_elbo) else None,  # none without a validation
     }
     best = folder / (BEST if (folder / BEST).is_file() else LAST)
     (metrics,) = trainer.test(built.module, datamodule=built.data, ckpt_path=best, verbose=False)
@@ -190,7 +207,7 @@ def _finish(
             logger.log_hyperparams(_hyperparameters(settings), dict(metrics))
             logger.save()
     if trainer.is_global_zero:
-        write_atomically(folder / RESULT, json.dumps(result, indent=2) + "\n")
+        write_result(folder, result)
         say(f"{folder} is finished. {_read_bound(folder)}")
 
 
@@ -209,8 +226,18 @@ def _hyperparameters(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _is_finished(folder: Path) -> bool:
+    """Whether there is a result; a damaged one is computed again from the checkpoints."""
+    try:
+        return read_result(folder) is not None
+    except ValueError as error:
+        say(f"{error}; it is computed again from the run's checkpoints")
+        return False
+
+
 def _read_bound(folder: Path) -> str:
-    result = json.loads((folder / RESULT).read_text())
+    result = read_result(folder)
+    assert result is not None
     return f"test/elbo {result['test/elbo']:.2f} after {result['steps']} steps (best at {result['best_step']})"
 
 

@@ -9,12 +9,14 @@ import json
 import re
 import sys
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser
+from jsonargparse.typing import PositiveFloat
 from pytorch_lightning.cli import LightningArgumentParser
 
 from lightning_modules import CONFIGS
@@ -51,12 +53,17 @@ class Settings:
     def __init__(self, command: str, arguments: list[str]) -> None:
         self.command = command
         self._parser, self._method_arguments = _build_parser(command)
-        self._parsed = self._parser.parse_args(find_configs(arguments))
+        self._parsed = self._parser.parse_args(find_configs(_with_checkpoint(command, arguments)))
 
     @cached_property
     def config(self) -> Config:
         """All settings, as config.yaml keeps them."""
-        return _plain(self._parser, self._parsed)
+        return {key: value for key, value in _plain(self._parser, self._parsed).items() if key != "checkpoint_minutes"}
+
+    @property
+    def checkpoint_minutes(self) -> float:
+        """How often fit saves checkpoints; not a property of the run, so its config does not have it."""
+        return float(self._parsed.checkpoint_minutes)
 
     @property
     def results_dir(self) -> Path:
@@ -114,6 +121,9 @@ def _build_parser(command: str) -> tuple[LightningArgumentParser, list[str]]:
     add("-c", "--config", action=ActionConfigFile, help="Config file, a shipped one or your own; may be repeated.")
     add("--seed_everything", type=int, default=0, help="Seed of weights, noise and the order of the images.")
     add("--results_dir", type=str, default="results", help="Folder that holds runs/.")
+    if command == "fit":
+        minutes = "Minutes of training after which a checkpoint is saved, if no validation has saved one."
+        add("--checkpoint_minutes", type=PositiveFloat, default=5.0, help=minutes)
     parser.add_lightning_class_args(pl.Trainer, "trainer")
     _add_model_and_data(parser)
     parser.link_arguments("seed_everything", "model.seed")
@@ -205,6 +215,17 @@ def _estimator_in(file: Path, class_path: str) -> Config | None:
         return None
     only = set(content) == {"model"} and set(content["model"]) == {"estimator"} and isinstance(estimator, dict)
     return complete(estimator) if only and estimator.get("class_path") == class_path else None
+
+
+def _with_checkpoint(command: str, arguments: list[str]) -> list[str]:
+    """--ckpt means --ckpt_path. To test a checkpoint the config beside it is used, unless another one is given."""
+    words = [re.sub(r"^--ckpt(?==|$)", "--ckpt_path", word) for word in arguments]
+    if command == "fit" or any(word in ("--config", "-c") or word.startswith("--config=") for word in words):
+        return words
+    paths = [word.removeprefix("--ckpt_path=") for word in words if word.startswith("--ckpt_path=")]
+    paths += [after for word, after in pairwise(words) if word == "--ckpt_path"]
+    beside = [path for path in (Path(each).with_name("config.yaml") for each in paths) if path.is_file()]
+    return [*(word for path in beside[-1:] for word in ("--config", str(path))), *words]
 
 
 def find_configs(arguments: list[str]) -> list[str]:

@@ -47,4 +47,4 @@ def wait_for_new_checkpoint(folder: Path, process: "subprocess.Popen[Any]") -> N
 def result(folder: Path) -> dict[str, float]:
     """What the tables are made of, without times."""
     numbers: dict[str, float] = json.loads((folder / "result.json").read_text())
-    return {name: value for name, value in numbers.items() if name != "training_seconds"}
+    return {name: value for name, value in numbers.items() if name not in ("training_seconds", "digest")}

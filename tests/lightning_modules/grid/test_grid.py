@@ -16,9 +16,10 @@ from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.launch import Ended
 from lightning_modules.grid.options import ARCHITECTURES, BUDGETS, ESTIMATORS, RESULTS, parse_options
-from lightning_modules.grid.plan import GridRun, RunStatus, plan, read_result, status_of
+from lightning_modules.grid.plan import GridRun, RunStatus, plan, status_of
 from lightning_modules.run import lock
 from lightning_modules.run.folder import save_config
+from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import build
 from releg.architecture import architecture_name
 

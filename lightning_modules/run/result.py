@@ -1,0 +1,48 @@
+"""result.json, which marks a run as finished: its bounds, and a digest so that a changed number is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.run.folder import RESULT
+from releg.files import write_atomically
+
+NUMBERS = ("steps", "best_step", "training_seconds", "test/elbo", "test/multi_sample_bound")
+
+
+def write_result(folder: Path, result: dict[str, Any]) -> None:
+    """Write the result; ValueError if a number is not finite."""
+    text = json.dumps({**result, "digest": _digest(result)}, indent=2, allow_nan=False)
+    write_atomically(folder / RESULT, text + "\n")
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; None if it is not finished, ValueError if it is damaged."""
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    try:
+        result = json.loads(path.read_bytes())
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in NUMBERS):
+        raise ValueError(_damaged(path))
+    if result.pop("digest", None) not in (None, _digest(result)):  # older results have none
+        raise ValueError(_damaged(path))
+    return result
+
+
+def _digest(result: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _damaged(path: Path) -> str:
+    return f"{path} is damaged, expected the result of a finished run; delete it, and releg fit computes it again"

@@ -1,0 +1,50 @@
+"""SIGTERM and SIGHUP: a training run saves a checkpoint before it ends; schedulers send these when time is up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from lightning_modules.console import EndedEarlyError
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """Remembers a signal while steps are trained; at other times, or when it comes twice, the run ends at once.
+
+    Use it in a with statement, on the main thread.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.is_training = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self.listen()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """Take the place of other handlers; Lightning puts its own there when training starts."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None or not self.is_training:
+            raise ended_by(number, "the same command continues from the last checkpoint, if there is one")
+        self.received = number
+
+
+def ended_by(number: int, what_follows: str) -> EndedEarlyError:
+    """The error that ends a run, with the exit code that shells give for the signal."""
+    return EndedEarlyError(f"ended by {signal.Signals(number).name}; {what_follows}", 128 + number)
