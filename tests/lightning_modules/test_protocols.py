@@ -10,7 +10,6 @@ from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.sbn_module import DARKEST, SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.estimators.leave_one_out import LeaveOneOut
 from tests.lightning_modules.test_sbn_module import quiet_trainer
 
 CONFIGS = Path(cli.__file__).parent / "configs"
@@ -38,12 +37,11 @@ def test_the_protocols_differ_where_their_papers_do() -> None:
 
 def test_a_fixed_prior_stays_uniform_and_a_learned_one_moves() -> None:
     for learned in (True, False):
-        for estimator in (CommonRandomNumbers(), LeaveOneOut()):
-            module = SBNModule([3, 2], estimator, 784, learned_prior=learned)
-            weights = module.model.generative[1].weight.detach().clone()
-            quiet_trainer(max_steps=2).fit(module, datamodule=BinarizedMNIST())
-            assert bool((module.model.prior_logits != 0).any()) == learned
-            assert not torch.equal(module.model.generative[1].weight, weights)
+        module = SBNModule([3, 2], CommonRandomNumbers(), 784, learned_prior=learned)
+        weights = module.model.generative[1].weight.detach().clone()
+        quiet_trainer(max_steps=1).fit(module, datamodule=BinarizedMNIST())
+        assert bool((module.model.prior_logits != 0).any()) == learned
+        assert not torch.equal(module.model.generative[1].weight, weights)
 
 
 def test_pixel_biases_start_at_the_logits_of_the_mean() -> None:
