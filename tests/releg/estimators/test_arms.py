@@ -38,7 +38,7 @@ def pattern_probabilities(mean: Tensor, patterns: Tensor) -> Tensor:
 def test_the_copula_s_patterns_have_their_probabilities(paths: int) -> None:
     rows, logits = 50_000, torch.tensor([-4.0, -1.0, -0.1, 0.1, 0.7, 3.0], dtype=torch.float64)
     noise = torch.rand(paths, rows, 6, generator=torch.Generator().manual_seed(paths), dtype=torch.float64)
-    first = bernoulli.sample(logits, noise[0])
+    first = bernoulli.sample(logits.expand(rows, 6), noise[0])
     z = torch.cat([first[None], coupled_samples(logits.expand(rows, 6), noise[0], noise[1:])])
     patterns = exact.states(paths).double()
     for unit in range(6):
@@ -145,7 +145,7 @@ class Independent(Arms):
     """ARMS without its copula."""
 
     def others(self, logits: Tensor, first: Tensor, noise: Tensor) -> Tensor:
-        return bernoulli.sample(logits, noise)
+        return bernoulli.sample(logits.expand_as(noise), noise)
 
     def both(self, logits: Tensor) -> Tensor:
         return torch.sigmoid(-logits.abs())

@@ -84,7 +84,7 @@ def test_the_rao_slope_is_an_integral_over_the_noise_that_gives_the_sample(tempe
     steps = 200_000
     u = ((torch.arange(steps, dtype=torch.float64) + 0.5) / steps)[:, None]
     slopes = concrete_slope(logits - torch.logit(u), temperature)
-    fits = bernoulli.sample(logits, u) == value
+    fits = bernoulli.sample(logits.expand(steps, 3), u.expand(steps, 3)) == value
     integral = (slopes * fits).sum(0) / fits.sum(0)
     found = rao_slope(logits, torch.full_like(logits, value), u.expand(-1, 3), temperature)
     torch.testing.assert_close(found, integral, rtol=1e-4, atol=1e-6)
