@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -87,6 +88,11 @@ def answered(run: Callable[[], int]) -> int:
         return end.code
     except USER_ERRORS as error:
         return complain(one_sentence(error))
+    except MemoryError:
+        return complain(
+            "there is not enough memory for this, expected less to do or more memory; choose a smaller batch_size, "
+            "fewer units or fewer samples; the same command continues from the last checkpoint, if there is one"
+        )
     except Exception as error:
         if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
             return complain(
@@ -112,7 +118,8 @@ def one_sentence(error: BaseException) -> str:
             f"cannot write {error.filename or 'what the run logs'} ({error.strerror}), expected room for it; free some "
             "disk space and give the same command again, which continues from the last checkpoint"
         )
-    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip(" -\t")]
+    lines = [re.sub(r"^(-+\s+|-+$)", "", line.strip()) for line in str(error).splitlines()]  # without bullets
+    lines = [line for line in lines if line]
     return " ".join(lines) if lines else type(error).__name__
 
 

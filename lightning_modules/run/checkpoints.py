@@ -15,7 +15,7 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
-from lightning_modules.console import say
+from lightning_modules.console import NO_ROOM, say
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
 from releg.files import replacing
@@ -51,9 +51,11 @@ class SafeCheckpointIO(TorchCheckpointIO):
                 torch.save({**checkpoint, "digest": digest(checkpoint)}, file)
         except (OSError, RuntimeError) as error:  # torch's writer turns the system's errors into its own
             cause = error.__context__ if isinstance(error.__context__, OSError) else error
+            forbidden = isinstance(cause, OSError) and cause.errno is not None and cause.errno not in NO_ROOM
+            wanted = "a file that can be written; change that" if forbidden else "room for it; free some disk space"
             raise OSError(
-                f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected room for it; free some "
-                "disk space and give the same command again, which continues from the last checkpoint"
+                f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected {wanted} and give the "
+                "same command again, which continues from the last checkpoint"
             ) from error
 
     def load_checkpoint(

@@ -49,7 +49,7 @@ class Interrupter(pl.Callback):
             elif self.minutes:
                 time.monotonic = (lambda now: lambda: now() + 60 * self.minutes)(time.monotonic)
         if trainer.global_step == 30 and self.minutes:
-            raise MemoryError("killed")
+            raise RuntimeError("killed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -52,6 +52,16 @@ def test_a_mistake_of_the_user_is_one_line(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "releg: x is 1, expected 2; choose 2\n"
 
 
+def test_a_negative_number_keeps_its_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends_with(ValueError("the step is\n  -5\n - expected a number from 0")) == 2
+    assert capsys.readouterr().err == "releg: the step is -5 expected a number from 0\n"
+
+
+def test_too_little_memory_is_no_mistake_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends_with(MemoryError()) == 2
+    assert capsys.readouterr().err.startswith("releg: there is not enough memory for this, expected less to do")
+
+
 def test_threads_have_nothing_to_say_after_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorBoard's thread ends by the same full disk as the run, a moment before or after."""
 

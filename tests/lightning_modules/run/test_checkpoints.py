@@ -124,6 +124,12 @@ def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_half_file(
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
+def test_only_a_full_disk_is_answered_with_its_space(tmp_path: Path) -> None:
+    (tmp_path / "last.ckpt").mkdir()
+    with pytest.raises(OSError, match=r"\(Is a directory\), expected a file that can be written; change that"):
+        write(tmp_path / "last.ckpt")
+
+
 def test_a_missing_checkpoint_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
         load_checkpoint(tmp_path / "nothing.ckpt")
