@@ -27,6 +27,7 @@ STYLES: dict[str, Any] = {
     "flips": {"label": "CRN, 8 flips per layer", "color": ESTIMATORS["crn"].colour, "linestyle": "--"},
     "all": {"label": "CRN, all flips", "color": ESTIMATORS["crn"].colour},
 }
+LOWEST = -230  # nats: below, all curves are one
 
 Row = Mapping[str, Any]
 
@@ -81,6 +82,8 @@ def draw(runs: Sequence[Row]) -> Figure:
     _panel(right, runs, "seconds", "CPU seconds of one thread")
     left.set_ylabel("validation bound, nats")
     right.set_xscale("log")
+    highest = max(point["elbo"] for run in runs for point in run["points"])
+    left.set_ylim(LOWEST, highest + 2)
     left.legend(frameon=False, loc="lower right")
     return figure
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -97,8 +98,9 @@ def test_the_variances_on_the_page_are_those_of_compare() -> None:
         assert 2 / 3 < float(number) / ratio < 3 / 2, f"{name}: the page says {number}, compare.csv {ratio:.2g}"
 
 
-def test_times_are_those_of_the_results(tmp_path: Path) -> None:
-    (tmp_path / "library_times.json").write_bytes((ROOT / "results" / "library_times.json").read_bytes())
+def test_times_and_bounds_are_those_of_the_results(tmp_path: Path) -> None:
+    for name in ("library_times.json", "library_training.json"):
+        (tmp_path / name).write_bytes((ROOT / "results" / name).read_bytes())
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}old\n{END}after\n", encoding="utf-8")
     write_library(tmp_path, page)
@@ -107,3 +109,8 @@ def test_times_are_those_of_the_results(tmp_path: Path) -> None:
     assert written.endswith("after\n")
     block = written.partition(BEGIN)[2].partition(END)[0]
     assert block == TEXT.partition(BEGIN)[2].partition(END)[0]
+    assert (tmp_path / "library.png").stat().st_size > 10_000
+    last = [run["points"][-1] for run in json.loads((tmp_path / "library_training.json").read_bytes())["runs"]]
+    assert [point["step"] for point in last] == [500, 500, 500]
+    reached = [f"{point['elbo']:.1f}" for point in last]
+    assert f"{reached[0]}, {reached[1]} and {reached[2]} nats" in " ".join(TEXT.split())
