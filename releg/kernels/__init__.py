@@ -29,7 +29,8 @@ logger = logging.getLogger("releg")
 def engine_for(name: EngineName, memory_mib: float, threads: int | None) -> Engine:
     """The engine of that name; memory_mib bounds the batched one, threads those of the cpu one."""
     if name == "auto":
-        return AutoEngine(BatchedEngine(memory_mib), cpu_engine(threads) if has_numba() else None)
+        cpu = cpu_engine(threads) if has_numba() else None
+        return AutoEngine(BatchedEngine(memory_mib, compiled=cpu is None), cpu)
     if name == "cpu":
         return cpu_engine(threads)
     if name == "triton":

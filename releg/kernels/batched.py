@@ -13,8 +13,10 @@ The sums over j and k are products of factors (log_product.py). Only the last li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -23,14 +25,23 @@ from releg import bernoulli
 from releg.kernels.log_product import LogProduct
 from releg.sbn import Path, SigmoidBeliefNet
 
+logger = logging.getLogger("releg")
+
 ARRAYS_AT_ONCE = 4  # (rows, units, width) temporaries alive at the same time, for the memory bound
 
 
 @dataclass
 class BatchedEngine:
-    """Computes f1 - f0 of every unit within `memory_mib` of working memory."""
+    """Computes f1 - f0 of every unit within `memory_mib` of working memory.
+
+    Args:
+        memory_mib: limit on the working memory, in MiB.
+        compiled: on a CPU, compile the log products with torch.compile: half a minute once, then about 17 times as fast
+            at the paper's sizes. Without a C++ compiler, or where compiling fails, they are computed as they are.
+    """
 
     memory_mib: float = 256.0
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         if self.memory_mib <= 0:
@@ -81,12 +92,12 @@ class _Layer:
         widths = [self.r[self.layer].shape[1], *self.model.layers[self.layer + 1 :]]
         rows, units = change.shape
         for block in engine.blocks(rows, units, max(widths), change.element_size()):
-            change[block] -= self.below(*block, self.sign[block])
+            change[block] -= log_products(self.below, *block, self.sign[block], engine.compiled)
             if self.has_deeper:
-                change[block] += self._deeper_change(*block)
+                change[block] += self._deeper_change(*block, engine.compiled)
         return self.sign * change  # the flip takes f from f_z to f_(1-z)
 
-    def _deeper_change(self, rows: slice, units: slice) -> Tensor:
+    def _deeper_change(self, rows: slice, units: slice, compiled: bool) -> Tensor:
         """Change of all terms of the layers deeper than the flipped one, less what is linear, (R, I)."""
         sign = self.sign[rows, units]
         delta = sign[..., None] * self.weight[units]  # (R, I, K)
@@ -94,7 +105,7 @@ class _Layer:
             before = self.deeper_logits[rows, None]
             change = (bernoulli.entropy(before + delta) - bernoulli.entropy(before)).sum(-1)
         else:
-            change = self.deeper(rows, units, sign)
+            change = log_products(self.deeper, rows, units, sign, compiled)
         changed = self.deeper_sign[rows, None] * delta > self.margin[rows, None]  # (R, I, K)
         pair = changed.any(-1).nonzero(as_tuple=True)  # waits for the device: the number of pairs is needed
         change[pair] += self._continue_pairs(pair[0] + rows.start, pair[1] + units.start, changed[pair], delta[pair])
@@ -153,6 +164,35 @@ class _Layer:
         if self.entropy:
             return (bernoulli.entropy(after) - bernoulli.entropy(before)).sum(-1)
         return (bernoulli.log_prob(before, old) - bernoulli.log_prob(after, z)).sum(-1)
+
+
+def log_products(product: LogProduct, rows: slice, units: slice, sign: Tensor, compiled: bool) -> Tensor:
+    """The log products of a block, (R, I): fused into one loop if that is wanted and works."""
+    if compiled and product.chunk > 0 and sign.device.type == "cpu":
+        from torch._dynamo.exc import TorchDynamoException  # takes a second to import
+
+        factors = (product.stay[rows], product.move[rows], product.up[units], product.down[units])
+        try:
+            return _fused()(*factors, sign, product.chunk)
+        except TorchDynamoException as error:
+            _log_once(f"log products are not compiled, since torch.compile failed: {str(error).splitlines()[0]}")
+    return product(rows, units, sign)
+
+
+def log_of_products(stay: Tensor, move: Tensor, up: Tensor, down: Tensor, sign: Tensor, chunk: int) -> Tensor:
+    """What LogProduct computes, written for the compiler: without an array of all factors."""
+    factors = stay[:, None] + move[:, None] * torch.where(sign[..., None] > 0, up, down)  # (R, I, J)
+    return factors.unflatten(-1, (-1, chunk)).prod(-1).log().sum(-1)
+
+
+@cache
+def _fused() -> Callable[..., Tensor]:
+    return torch.compile(log_of_products, dynamic=True)
+
+
+@cache
+def _log_once(message: str) -> None:
+    logger.warning(message)
 
 
 def linear_terms(
