@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,9 @@ def train(way: str, seed: int, steps: int, every: int, data: BinarizedMNIST) -> 
     vae = ThreeLayerVAE()
     optimiser = torch.optim.Adam(vae.parameters(), lr=LEARNING_RATE)
     x_val = next(iter(data.eval_loader("val", VALIDATION_IMAGES)))
-    points, spent, batches = (
-        [{"step": 0, "seconds": 0.0, "elbo": bound(vae, x_val)}],
-        0.0,
-        iter(data.train_dataloader()),
-    )
+    loader, spent = data.train_dataloader(), 0.0
+    batches = (x for _ in count() for x in loader)  # epoch after epoch
+    points = [{"step": 0, "seconds": spent, "elbo": round(bound(vae, x_val), 3)}]
     for step in range(1, steps + 1):
         x = next(batches)
         start = time.process_time()
