@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
+from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.ranks import others_wait
 from lightning_modules.run.settings import snake_case
 from lightning_modules.run.tables import read_variances, replace_variances
@@ -30,7 +31,7 @@ FILE = "grad_variance.csv"
 SECONDS_BETWEEN_LINES = 15.0
 
 
-class GradientVariance(pl.Callback):
+class GradientVariance(RunCallback):
     """Measures the variance of the gradient w.r.t. the mean of every Bernoulli unit while training.
 
     At the chosen steps and at the end, from `samples_per_image` samples of each of the first `num_images` training

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -14,6 +13,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
+from lightning_modules.run.hooks import QuickNotes
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
 from releg import bounds
@@ -26,7 +26,7 @@ from releg.seeds import seed_for
 DARKEST = 0.001  # least probability that a pixel's bias may start with
 
 
-class SBNModule(pl.LightningModule):
+class SBNModule(QuickNotes):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
 
     All randomness is a function of the seed, the step and the rank, so a run that goes on after an interruption draws

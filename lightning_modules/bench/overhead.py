@@ -21,6 +21,7 @@ from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.bench.training_step import TrainingStep, module_for
 from lightning_modules.console import say
 from lightning_modules.run import life
+from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.identity import identity_of
 from lightning_modules.run.settings import Settings
 from lightning_modules.run.signals import Signals
@@ -34,7 +35,7 @@ CONFIGS = {  # what `releg fit` is told for each estimator
 }
 
 
-class Stopwatch(pl.Callback):
+class Stopwatch(RunCallback):
     """Steps per second from the end of step `first` to the end of step `last`."""
 
     def __init__(self, first: int, last: int) -> None:

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
+from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.sbn_module import SBNModule
@@ -27,7 +28,7 @@ IMAGES_PER_ROW = 8  # and per column
 SECONDS_BETWEEN_LINES = 15.0
 
 
-class TrainingClock(pl.Callback):
+class TrainingClock(RunCallback):
     """Seconds spent in training steps, over all interruptions; validation and measurements do not count."""
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class TrainingClock(pl.Callback):
                 logger.seconds = self.seconds
 
 
-class StepProgress(pl.Callback):
+class StepProgress(RunCallback):
     """Shows step, elbo and time left."""
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ class StepProgress(pl.Callback):
         return ", ".join(parts)
 
 
-class ProgressFile(pl.Callback):
+class ProgressFile(RunCallback):
     """Tells the process that started the run how far it is, about once a second."""
 
     def __init__(self) -> None:
@@ -142,7 +143,7 @@ class ProgressFile(pl.Callback):
             write_progress(Path(self._path), Progress(trainer.global_step, elbo))
 
 
-class ImageGrids(pl.Callback):
+class ImageGrids(RunCallback):
     """Writes grids of images at the start and end of a run and whenever the step has doubled."""
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
 from lightning_modules.console import NO_ROOM, say
+from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
 from releg.files import replacing
@@ -173,7 +174,7 @@ def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, An
     return checkpoint
 
 
-class RunCheckpoint(pl.Callback):
+class RunCheckpoint(RunCallback):
     """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo.
 
     Saves after every validation, so that a run continued from last.ckpt neither repeats nor misses one; some minutes
