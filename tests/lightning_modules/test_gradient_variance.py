@@ -350,7 +350,7 @@ def test_every_shipped_estimator_can_be_named() -> None:
     ("arguments", "words"),
     [
         (["--ckpt", "nowhere.ckpt"], "no checkpoint nowhere.ckpt"),
-        (["--estimators", "magic"], "there is no estimator magic, expected one of arm, common_random_numbers"),
+        (["--estimators", "magic"], "there is no estimator magic, expected one of arm, arms,"),
         (["--estimators", "bad.yaml"], "bad.yaml does not describe an estimator"),
         (["--estimators", "wrong_key.yaml"], "wrong_key.yaml does not describe an estimator"),
         (["--estimators", "likelihood_ratio", "likelihood_ratio"], "expected different names"),
