@@ -22,7 +22,7 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.provenance import provenance
 from releg import bernoulli
 from releg.discrete import gradient
-from releg.estimators.parts.leave_one_out import less_others
+from releg.estimators.parts.others import less_others
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_atomically
 

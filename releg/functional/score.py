@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from releg.estimators.parts.leave_one_out import less_others
+from releg.estimators.parts.others import less_others
 from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, per_logit, sample, score
 
 

@@ -1,4 +1,4 @@
-"""What an image's other paths tell one of them: what leave-one-out estimators with control variates share."""
+"""Comparisons of a path with the other paths of its image, for leave-one-out estimators."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from releg.sbn import Path, SigmoidBeliefNet
 
 
 def mean_of_others(values: Tensor, samples: int) -> Tensor:
-    """The mean over the image's other paths, for every path: like values, (N, ...), `samples` rows per image."""
+    """For every path the mean over the other paths of its image: like values, (N, ...), `samples` rows per image."""
     paths = values.unflatten(0, (-1, samples))
     return ((paths.sum(1, keepdim=True) - paths) / (samples - 1)).flatten(0, 1)
 
 
+def less_others(f: Tensor) -> Tensor:
+    """f minus the mean over the other paths, (B, K): K / (K - 1) times f minus the mean over all."""
+    paths = f.shape[1]
+    return (f - f.mean(1, keepdim=True)) * (paths / (paths - 1))
+
+
 def frozen_slope(model: SigmoidBeliefNet, path: Path, layer: int) -> Tensor:
-    """d f_l / d z[l] along the path, deeper layers as they are: (N, H)."""
+    """d f_l / d z[l] along the path with deeper layers fixed, (N, H)."""
     with enable_grad():
         z = path.z[layer].clone().requires_grad_()
         below, logits = path.parents()[layer], path.logits[layer].detach()
