@@ -150,23 +150,34 @@ def logarithm_of(products):
 @inlined
 def sum_block(values, chosen, count, weights, columns):
     """The sum over the chosen j of values[j] * weights[j], for a block of columns: four vectors."""
-    a0 = a1 = a2 = a3 = like(load(weights, 0), 0.0)
-    for n in range(count):
-        j = np.int64(chosen[n])
-        value, row = spread(values[j]), j * columns
-        a0, a1 = fma(value, load(weights, row), a0), fma(value, load(weights, row + LANES), a1)
-        a2 = fma(value, load(weights, row + 2 * LANES), a2)
-        a3 = fma(value, load(weights, row + 3 * LANES), a3)
-    return a0, a1, a2, a3
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = like(load(weights, 0), 0.0)
+    for n in range(0, count - 1, 2):  # two sums side by side: one alone waits for its last addition
+        i, j = np.int64(chosen[n]), np.int64(chosen[n + 1])
+        a0, a1, a2, a3 = add_block(spread(values[i]), weights, i * columns, a0, a1, a2, a3)
+        b0, b1, b2, b3 = add_block(spread(values[j]), weights, j * columns, b0, b1, b2, b3)
+    if count % 2 == 1:
+        i = np.int64(chosen[count - 1])
+        a0, a1, a2, a3 = add_block(spread(values[i]), weights, i * columns, a0, a1, a2, a3)
+    return a0 + b0, a1 + b1, a2 + b2, a3 + b3
+
+
+@inlined
+def add_block(value, row, at_column, a0, a1, a2, a3):
+    """Add value * row to four vectors."""
+    a0, a1 = fma(value, load(row, at_column), a0), fma(value, load(row, at_column + LANES), a1)
+    return a0, a1, fma(value, load(row, at_column + 2 * LANES), a2), fma(value, load(row, at_column + 3 * LANES), a3)
 
 
 @inlined
 def sum_vector(values, chosen, count, weights, columns):
     """The same for LANES columns."""
-    a = like(load(weights, 0), 0.0)
-    for n in range(count):
+    a = b = like(load(weights, 0), 0.0)
+    for n in range(0, count - 1, 2):
         a = fma(spread(values[chosen[n]]), load(weights, np.int64(chosen[n]) * columns), a)
-    return a
+        b = fma(spread(values[chosen[n + 1]]), load(weights, np.int64(chosen[n + 1]) * columns), b)
+    if count % 2 == 1:
+        a = fma(spread(values[chosen[count - 1]]), load(weights, np.int64(chosen[count - 1]) * columns), a)
+    return a + b
 
 
 @inlined

@@ -266,7 +266,8 @@ def prepare_units(number, call, index, slot, row):
         distance = sign * (logarithm(noise / (one - noise)) - load(logits, i))
         # at least one rounding: a unit whose noise lies on its threshold must not change when its logit does not
         margin = larger(distance, rounding(sign))
-        store(margins, i, select(sign * sign > zero, margin, infinite))
+        # noise of 0 or 1 is never crossed; nor are the zeros behind the last unit
+        store(margins, i, select(noise * (one - noise) > zero, margin, infinite))
 
 
 @inlined

@@ -41,7 +41,7 @@ from releg.kernels.cpu.vector import (
 F64, I32, I64 = np.float64, np.int32, np.int64
 SET_LIMIT = 512.0  # sum of |d| in all lanes of a product: exp(512) * FAR fits float64
 FAR = 1e80  # a running product outside [1 / FAR, FAR] is turned into its logarithm
-TABLE = 6 << 10  # numbers of a table that stay in the first-level cache
+TABLE = 24 << 10  # numbers of a table that stay in the second-level cache, with room for all else
 
 
 @step

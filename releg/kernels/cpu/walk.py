@@ -133,7 +133,7 @@ def activate(number, call, scratch, index, slot, reach, more):
         k = I64(active[a])
         limits[a], limits[scratch.widest + a] = signs[k], margins[k]
         limits[2 * scratch.widest + a] = counted * logits[k]
-    for a in range(count, (count + LANES - 1) // LANES * LANES):
+    for a in range(count, max(1, (count + WORD - 1) // WORD) * WORD):
         limits[scratch.widest + a] = np.inf  # nothing changes behind the last one
     met[index] = count
 
@@ -162,7 +162,7 @@ def fill_masks(number, layer, scratch, index, slot, word):
 
 @inlined
 def tile_of(members):
-    """How many blocks of targets to do at once, so that the rows of that many units stay in the first-level cache."""
+    """How many blocks of targets to do at once, so that the rows of that many units stay in the cache."""
     return max(1, TABLE // (BLOCK * max(1, members)))
 
 
@@ -263,8 +263,7 @@ def follow_set(number, call, scratch, index, slot, n):
     words, after, more = words_of(scratch, index + 1), nothing(call), 0.0
     node = after + 1 + n
     for word in range(words):
-        end = min(at(I64, scratch.met, 0)[index + 1], word * WORD + WORD)
-        key[word], change = compare_set(number, scratch, start, count, word * WORD, end)
+        key[word], change = compare_set(number, scratch, start, count, word * WORD)
         more += change
     changed = size_of(key, 1, words)
     if changed == 1:
@@ -279,21 +278,32 @@ def follow_set(number, call, scratch, index, slot, n):
 
 
 @inlined
-def compare_set(number, scratch, start, count, begin, end):
-    """Which active units of the next layer, begin to end - 1, change with a set, one bit each; what that adds to f."""
-    places, limits, widest = at(I32, scratch.places, start), at(number, scratch.limits, 0), scratch.widest
-    shifts, crosses = at(number, scratch.shifts, 0), at(number, scratch.crosses, 0)
-    none, bits_of = like(load(limits, 0), 0.0), U64(0)
-    more = none
-    for b in range(begin, end, LANES):
-        shift = moved = none
-        for c in range(count):
-            row = I64(places[c]) * widest + b
-            shift, moved = shift + load(shifts, row), moved + load(crosses, row)
-        hit = shift > load(limits, widest + b)
-        bits_of |= bits(hit) << U64(b - begin)
-        more = more + select(hit, moved - load(limits, b) * load(limits, 2 * widest + b), none)
-    return U32(bits_of), F64(total(more))
+def compare_set(number, scratch, start, count, begin):
+    """Which of the active units of the next layer, from `begin` on, change with a set: a word; what that adds to f."""
+    places, row = at(I32, scratch.places, start), scratch.widest
+    shifts, crosses = at(number, scratch.shifts, begin), at(number, scratch.crosses, begin)
+    limits = at(number, scratch.limits, begin)
+    s0 = s1 = s2 = s3 = m0 = m1 = m2 = m3 = like(load(limits, 0), 0.0)
+    for c in range(count):
+        here = I64(places[c]) * row
+        s0, s1 = s0 + load(shifts, here), s1 + load(shifts, here + LANES)
+        s2, s3 = s2 + load(shifts, here + 2 * LANES), s3 + load(shifts, here + 3 * LANES)
+        m0, m1 = m0 + load(crosses, here), m1 + load(crosses, here + LANES)
+        m2, m3 = m2 + load(crosses, here + 2 * LANES), m3 + load(crosses, here + 3 * LANES)
+    word0, more0 = compare(limits, row, 0, s0, m0)
+    word1, more1 = compare(limits, row, LANES, s1, m1)
+    word2, more2 = compare(limits, row, 2 * LANES, s2, m2)
+    word3, more3 = compare(limits, row, 3 * LANES, s3, m3)
+    word = word0 | (word1 << U64(LANES)) | (word2 << U64(2 * LANES)) | (word3 << U64(3 * LANES))
+    return U32(word), F64(total((more0 + more1) + (more2 + more3)))
+
+
+@inlined
+def compare(limits, row, at_unit, shift, moved):
+    """The same for LANES of these units, from what the set does to them; `row` is the length of a row of limits."""
+    hit = shift > load(limits, row + at_unit)
+    own = load(limits, at_unit) * load(limits, 2 * row + at_unit)
+    return bits(hit), select(hit, moved - own, like(own, 0.0))
 
 
 @step

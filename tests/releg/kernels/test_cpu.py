@@ -1,6 +1,7 @@
 """What is particular to the CPU engine: its ranges, its memory of sets, its threads, its cache on disk."""
 
 import copy
+import importlib.util
 import logging
 import os
 import pickle
@@ -8,14 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels.cpu import CpuEngine, layout
+from releg.kernels.cpu import CpuEngine, entry, layout
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
@@ -64,6 +67,24 @@ def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold(
         path = model.infer(x, [torch.full((3, size), 0.5, dtype=dtype) for size in model.layers])
         logits = model.generative_logits(path.z)
         assert error(CpuEngine()(model, path, logits), [torch.zeros_like(z) for z in path.z]) < 1e-5
+
+
+def test_noise_of_0_and_1_is_never_crossed() -> None:
+    """exp(-100 n) is 0 in float32 but not in float64, where the reference keeps every unit at its value."""
+    model = random_model(9, [7, 6, 5], 1.0, 3)
+    for linear in model.linears():
+        linear.weight.data = 100 * linear.weight.data.sign()
+    path, _ = simulate(model, 4, 3)
+    frozen = replace(path, noise=[1 - z for z in path.z])
+    expected = flip_differences(model, frozen, [])
+    model.float()
+    single = Path(
+        path.x.float(),
+        path.centred.float(),
+        *([t.float() for t in part] for part in (frozen.noise, path.logits, path.z)),
+    )
+    answer = CpuEngine()(model, single, model.generative_logits(single.z))
+    assert error([a.double() for a in answer], expected) < 1e-5
 
 
 def test_sets_of_the_same_hash_are_told_apart() -> None:
@@ -208,6 +229,53 @@ def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path:
     first, second = (run_python(COMPILING, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert first.stderr.count("releg compiling the CPU kernels for float32") == 1
     assert "compiling" not in second.stderr
+
+
+@pytest.fixture
+def plain_function(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Loads a function from a file of its own, as a new process would."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "plain.py"
+    file.write_text("def plain(address):\n    return None\n")
+
+    def fresh() -> Any:
+        spec = importlib.util.spec_from_file_location("plain", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.plain
+
+    return fresh
+
+
+@pytest.mark.parametrize("damage", [lambda code: b"", lambda code: bytes(len(code)), lambda code: code[:40]])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_code_on_disk_is_compiled_again_and_said_once(
+    plain_function: Callable[[], Any],
+    tmp_path: FilePath,
+    damage: Callable[[bytes], bytes],
+    ending: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    entry.compile_kept(plain_function())
+    (file,) = (tmp_path / "__pycache__").glob(f"*.{ending}")
+    file.write_bytes(damage(file.read_bytes()))
+    for _ in range(2):
+        assert entry.compile_kept(plain_function()).address
+    assert [record.getMessage().startswith("compiled code in") for record in caplog.records] == [True]
+    assert entry.compile_kept(plain_function()).cache_hits == 1
+
+
+def test_code_is_not_kept_where_others_can_write(
+    plain_function: Callable[[], Any], tmp_path: FilePath, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "__pycache__"
+    folder.mkdir(mode=0o777, exist_ok=True)
+    folder.chmod(0o777)
+    assert entry.compile_kept(plain_function()).address
+    assert "other users can write to" in caplog.text
+    assert not list(folder.glob("*.nb?"))
 
 
 WITHOUT_NUMBA = """
