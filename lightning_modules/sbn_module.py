@@ -13,7 +13,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
-from lightning_modules.run.hooks import QuickNotes
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
 from releg import bounds
@@ -26,7 +25,7 @@ from releg.seeds import seed_for
 DARKEST = 0.001  # least probability that a pixel's bias may start with
 
 
-class SBNModule(QuickNotes):
+class SBNModule(pl.LightningModule):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
 
     All randomness is a function of the seed, the step and the rank, so a run that goes on after an interruption draws
@@ -84,6 +83,12 @@ class SBNModule(QuickNotes):
         self._last_elbo: Tensor | None = None  # (B,) of the last batch
         self.elbo = MeanMetric()
         self.bound = MeanMetric()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_current_fx_name":  # Lightning notes it some 40 times per step, by nn.Module's slow assignment
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def setup(self, stage: str) -> None:
         """Centre the inputs on the training mean. A checkpoint, loaded after this, brings its own."""

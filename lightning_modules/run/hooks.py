@@ -1,7 +1,7 @@
-"""What Lightning does around the hooks of a step, as far as it can be spared.
+"""Hooks of a step that a callback does not use are not called.
 
-For every hook of every callback, used or not, Lightning enters a profiler's context, and it notes the name of every
-hook in the module by nn.Module's slow assignment: together a noticeable part of a step of a few milliseconds.
+For every hook of every callback, used or not, Lightning enters a profiler's context: together a noticeable part of a
+step of a few milliseconds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,3 @@ class RunCallback(pl.Callback):
         for hook in STEP_HOOKS:
             if getattr(cls, hook) is getattr(pl.Callback, hook):
                 setattr(cls, hook, None)
-
-
-class QuickNotes(pl.LightningModule):
-    """A module in which the name of the current hook is noted as in any Python object."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_current_fx_name":
-            self.__dict__[name] = value
-        else:
-            super().__setattr__(name, value)
