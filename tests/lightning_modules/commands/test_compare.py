@@ -145,7 +145,7 @@ def test_mistakes_are_told_in_one_sentence(
 
 def test_a_checkpoint_or_a_config_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert compare.main([]) == 2
-    assert "one of the arguments --ckpt --config is required" in capsys.readouterr().err
+    assert "one of the arguments --ckpt/--ckpt_path --config is required" in capsys.readouterr().err
 
 
 def test_the_front_is_made_of_unbiased_estimators_that_none_undercuts() -> None:
