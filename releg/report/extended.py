@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from releg.files import write_atomically
-from releg.report.extended_race import write_race
 from releg.report.names import label_of
+from releg.report.race import write_race
 from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 

@@ -11,9 +11,9 @@ import pytest
 
 from lightning_modules.shipped_estimators import SHIPPED, shipped_names
 from releg.report.extended import MANIFEST, write_extended
-from releg.report.extended_race import Point, seconds_to, value_at
-from releg.report.extended_race_plot import spread
 from releg.report.formats import METRICS
+from releg.report.race import Point, seconds_to, value_at
+from releg.report.race_plot import spread
 from tests.releg.report.synthetic import PROVENANCE
 
 STEPS = 10_000

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from releg.files import write_atomically
-from releg.report.extended_race_plot import Curve, draw
 from releg.report.formats import read_csv, read_metrics, remove
 from releg.report.names import label_of
+from releg.report.race_plot import Curve, draw
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine
 from releg.report.style import as_bytes
 from releg.report.tables import table
