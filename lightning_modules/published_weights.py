@@ -14,7 +14,7 @@ FOLDER = "weights"
 
 
 class Cell(NamedTuple):
-    """One file: where it lies, and the cell of Table 1 that it belongs to."""
+    """One file: where it is, and the cell of Table 1 that it belongs to."""
 
     path: Path
     architecture: str
@@ -25,7 +25,7 @@ class Cell(NamedTuple):
 
 
 def cell_at(results: Path, architecture: str, estimator: str) -> Cell:
-    """The cell's file, be it there or not."""
+    """The cell's file, whether it exists or not."""
     return Cell(results / FOLDER / architecture / f"{estimator}.safetensors", architecture, estimator)
 
 
@@ -36,7 +36,7 @@ def published(results: Path) -> Iterator[Cell]:
 
 
 def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
-    """Keep the best model of each cell, by its validation bound, among finished runs; answers with the cells written.
+    """Keep the best model of each cell, by its validation bound, among finished runs; returns the cells written.
 
     Args:
         results: the folder that holds runs/ and weights/.

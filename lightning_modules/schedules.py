@@ -17,7 +17,7 @@ class DecayToZero(LRScheduler):
 
     Args:
         optimizer: whose learning rate is the peak.
-        total_steps: when the rate is zero; none: at the end of training, which the module tells with `end_with`.
+        total_steps: when the rate is zero; none: at the end of training, which the module sets with `end_with`.
         last_epoch: finished steps, -1 to begin.
     """
 

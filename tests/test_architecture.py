@@ -122,7 +122,7 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "Algorithm 1 knows no belief net": Rule(("releg.discrete",), ("releg.sbn", "releg.estimators")),
     "data know no run": Rule(DATA, rooms("sbn_module", *AROUND_RUNS)),
     "training knows no concrete data set": Rule(rooms("sbn_module", "gradient_variance", "grid"), DATA_SETS),
-    "the module is trained by others": Rule(rooms("sbn_module"), rooms(*AROUND_RUNS), rooms("run.ranks", "run.hooks")),
+    "the module is trained by others": Rule(rooms("sbn_module"), rooms(*AROUND_RUNS), rooms("run.ranks")),
     "a run knows neither grid nor commands": Rule(rooms("run"), rooms("bench", "grid", "commands")),
     "bench knows neither grid nor commands": Rule(rooms("bench"), rooms("grid", "commands")),
     "the grid knows neither bench nor commands": Rule(rooms("grid"), rooms("bench", "commands")),

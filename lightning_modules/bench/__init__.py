@@ -1,1 +1,1 @@
-"""What `releg bench` measures, one question per file; releg.report.bench turns the numbers into tables and a plot."""
+"""What `releg bench` and `releg compare` measure, one question per file; reports turn the numbers into pages."""

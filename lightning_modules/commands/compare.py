@@ -9,9 +9,9 @@ from pathlib import Path
 
 from jsonargparse import ArgumentError
 
+from lightning_modules.bench.comparer import Amounts, Comparer, Row
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.commands.amounts import check_amounts
-from lightning_modules.commands.comparer import Amounts, Comparer, Row
 from lightning_modules.gradient_variance import name_of, training_images
 from lightning_modules.run.load import load_run
 from lightning_modules.run.provenance import provenance
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, argv: list[str]) -> None:
     """Run the command with parsed options."""
     _check(options)
     for name in options.estimators:
-        read_estimator(name)  # a mistake is told before anything is measured
+        read_estimator(name)  # a mistake is reported before anything is measured
     rows: list[Row] = []
     with FreshProcess() as process:
         comparer, title = _comparer(options, process)

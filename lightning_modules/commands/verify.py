@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Check every published cell; answers 0 if all hold, 1 if one does not, 2 after a mistake told in a sentence."""
+    """Check every published cell; returns 0 if all hold, 1 if one does not, 2 after a mistake."""
     parser = argparse.ArgumentParser("releg verify", description=DESCRIPTION)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder that holds weights/")
     parser.add_argument("--samples", type=int, default=10, metavar="S", help="draws of z per image; default: 10")

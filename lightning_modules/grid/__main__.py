@@ -16,7 +16,7 @@ PAPER = "paper.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point: 0, or 1 if a run failed, 2 after a mistake told in one sentence, 130 when interrupted."""
+    """Entry point: 0, or 1 if a run failed, 2 after a mistake, reported in one sentence, 130 when interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

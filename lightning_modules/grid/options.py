@@ -61,9 +61,9 @@ def parse_options(arguments: list[str]) -> Options:
         "--budget",
         default="quick",
         metavar="BUDGET",
-        help="steps per run and learning rate: smoke 200 (does everything work?), quick 10,000 (the default), standard "
-        "200,000 (the published table), converged 1,000,000, all annealed; paper 2,000,000 at a constant rate; or a "
-        "YAML file like those in lightning_modules/configs/budget",
+        help="steps per run and learning rate: quick 10,000 (the default), standard 200,000 (the published table) and "
+        "converged 1,000,000, whose rate falls to zero; smoke 200 (does everything work?) and paper 2,000,000, at a "
+        "constant rate; or a YAML file like those in lightning_modules/configs/budget",
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")

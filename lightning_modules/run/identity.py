@@ -18,7 +18,7 @@ from lightning_modules.binary_images import BinaryImages
 from lightning_modules.run.settings import Config, complete, data_settings, default_config
 from lightning_modules.sbn_module import SBNModule
 
-# Settings that cannot change a result, or only say where things lie; the seeds follow seed_everything
+# Settings that cannot change a result, or only say where things are; the seeds follow seed_everything
 NO_PART_OF_IDENTITY = (
     *("config", "results_dir", "ckpt_path", "weights_only", "verbose", "trainer.default_root_dir", "trainer.logger"),
     *("data.data_dir", "data.init_args.data_dir", "data.seed", "data.init_args.seed", "model.seed", "model.data_size"),

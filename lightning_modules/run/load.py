@@ -26,7 +26,7 @@ def load_run(checkpoint: Path, data_dir: Path | None = None) -> LoadedRun:
 
     Args:
         checkpoint: a file in the folder of a run.
-        data_dir: where the data lie if no longer where the run had them.
+        data_dir: folder of the data, if it is no longer where the run had it.
     """
     state = load_run_checkpoint(checkpoint)
     if not (checkpoint.parent / CONFIG).is_file():

@@ -26,7 +26,8 @@ from lightning_modules.console import USER_ERRORS, one_sentence
 from lightning_modules.sbn_module import SBNModule
 
 Config = dict[str, Any]  # as config.yaml keeps it
-DESCRIPTION = """Settings come from config files, later ones first, and from these options, which win over both.
+DESCRIPTION = """Settings come from config files, of which later ones override earlier ones, and from these
+options, which override both.
 --model.estimator.help NAME and --data.help NAME explain the settings of a class."""
 COMMANDS = ("fit", "validate", "test")
 OWN_PACKAGES = ("releg", "lightning_modules")

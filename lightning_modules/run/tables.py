@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from lightning_modules.console import say
 from releg.files import write_atomically
 from releg.measure.variance import GradientVariances
+from releg.report import formats
 from releg.report.formats import METRICS as METRICS_COLUMNS
 from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
 from releg.report.formats import read_variances
@@ -76,27 +76,12 @@ class MetricsCSV(Logger):
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
     """All whole rows of a metrics.csv; damaged ones (a kill in mid-line, a bad disk) are left out and counted."""
-    good: list[dict[str, str]] = []
-    bad = 0
-    for line in path.read_bytes().decode(errors="replace").splitlines():
-        cells = line.split(",")
-        if tuple(cells) == METRICS_COLUMNS:
-            continue
-        whole = len(cells) == len(METRICS_COLUMNS)
-        if whole and cells[0].isdecimal() and _is_number(cells[1]) and _is_number(cells[3]):
-            good.append(dict(zip(METRICS_COLUMNS, cells, strict=True)))
-        else:
-            bad += 1
+    rows = formats.read_metrics(path)
+    lines = path.read_bytes().decode(errors="replace").splitlines()
+    bad = len(lines) - lines.count(",".join(METRICS_COLUMNS)) - len(rows)
     if bad:
         say(f"{path} has {bad} damaged lines, expected whole rows; they are left out")
-    return good
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    return rows
 
 
 def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[dict[str, str]]:

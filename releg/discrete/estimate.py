@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.choice import chosen
-from releg.discrete.choice import flip_chances, gradient_of_mean
+from releg.discrete.chances import flip_chances, gradient_of_mean
 from releg.discrete.flips import Flips, all_flips, simulate
 from releg.discrete.footprint import Footprint
 from releg.discrete.layers import Layer, Values
 from releg.discrete.model import DiscreteModel, Sample, check_uniform
+from releg.systematic_sampling import chosen
 
 F = Callable[[Tensor, Values], Tensor]
 CPU_MIB = 32  # larger batches leave the cache of an ordinary CPU and are slower

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from releg.discrete.choice import gradient_of_mean
+from releg.discrete.chances import gradient_of_mean
 from releg.discrete.estimate import F, evaluate
 from releg.discrete.layers import Values
 from releg.discrete.model import DiscreteModel

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from releg.choice import chosen, proportional
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
 from releg.kernels import EngineName, engine_for
 from releg.sbn import SigmoidBeliefNet
+from releg.systematic_sampling import chosen, proportional
 
 ENGINE_PAYS = 4  # flips per layer from which all of them through the engine cost less than these one by one
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from releg.choice import chosen, proportional
 from releg.estimators.base import Estimate
 from releg.estimators.parts.antithetic import Antithetic, antithetic_gradient, branches, draw_branches, opposites
 from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
+from releg.systematic_sampling import chosen, proportional
 
 
 class Ugc(Antithetic):

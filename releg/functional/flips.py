@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from releg.choice import chosen as chosen_by
-from releg.discrete.choice import flip_chances, gradient_of_mean
+from releg.discrete.chances import flip_chances, gradient_of_mean
 from releg.discrete.estimate import checked_f
 from releg.discrete.model import check_uniform
 from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
+from releg.systematic_sampling import chosen as chosen_by
 
 
 def common_random_numbers(
@@ -60,7 +60,7 @@ def pruned(
     flips: int = 1,
     choice: Tensor | None = None,
 ) -> Answer:
-    """common_random_numbers with `flips` flips per row, one if not told: the pruning of stochastic triples.
+    """common_random_numbers with `flips` flips per row, one by default: the pruning of stochastic triples.
 
     Arya, Schauer, Schafer & Rackauckas (2022). Cost: 1 + flips evaluations of f. Unbiased. Arguments as there.
     """

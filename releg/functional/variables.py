@@ -50,7 +50,7 @@ def check_logits(logits: Tensor, estimator: str, categorical_form: bool = True) 
 def noise_for(
     logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, shape: tuple[int, ...] | None = None
 ) -> Tensor:
-    """Uniform numbers of that shape, (N, units) unless told: those given, checked, or drawn."""
+    """Uniform numbers of that shape, (N, units) by default: those given, checked, or drawn."""
     shape = tuple(logits.shape[:2]) if shape is None else shape
     if noise is None:
         return torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)

@@ -28,6 +28,10 @@ FILES = {
     "says how",
     "bench_studies.json": "the other numbers of `bench.md`: growth with units and depth, overhead of the Trainer",
     "variance.md": "gradient variances of LR and CRN per layer, at the same weights. From `figure1.csv`",
+    "library.png": "the first steps of the library's example with three gradients. From `library_training.json`, which "
+    "`python -m lightning_modules.bench.library_training` writes",
+    "library_times.json": "what a gradient of that example costs, written by "
+    "`python -m lightning_modules.bench.library_times`",
     "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.kernels.triton.speed`",
 }
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lightning_modules.bench import comparer
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.commands import compare
-from lightning_modules.commands import comparer as compared
 from lightning_modules.shipped_estimators import SHIPPED
 from releg.report.compare import write_compare
 from releg.report.compare_plot import front
@@ -25,7 +25,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compared, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
+    monkeypatch.setattr(comparer, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
 
 
 def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
@@ -65,10 +65,10 @@ def test_estimators_side_by_side(
     assert len(table) == 1 + 3 * len(names)
 
     # the same command again measures nothing
-    def refuse(self: compared.Comparer, name: str, *rest: object) -> compared.Row:
+    def refuse(self: comparer.Comparer, name: str, *rest: object) -> comparer.Row:
         raise ValueError(f"{name} is measured again")
 
-    monkeypatch.setattr(compared.Comparer, "_measure", refuse)
+    monkeypatch.setattr(comparer.Comparer, "_measure", refuse)
     before = (tmp_path / "compare.md").read_text()
     assert compare.main(arguments(tiny, tmp_path, *options)) == 0
     assert _tables(before) == _tables((tmp_path / "compare.md").read_text())
@@ -85,15 +85,15 @@ def _tables(text: str) -> list[str]:
 def test_interrupted_and_continued(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure, measured = compared.Comparer._measure, []
+    measure, measured = comparer.Comparer._measure, []
 
-    def once(self: compared.Comparer, name: str, *rest: object) -> compared.Row:
+    def once(self: comparer.Comparer, name: str, *rest: object) -> comparer.Row:
         measured.append(name)
         if len(measured) == 2:
             raise KeyboardInterrupt
         return measure(self, name, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compared.Comparer, "_measure", once)
+    monkeypatch.setattr(comparer.Comparer, "_measure", once)
     command = arguments(tiny, tmp_path, "--estimators", *FEW[:2])
     assert compare.main(command) == 130
     assert "the same command continues" in capsys.readouterr().err
@@ -106,17 +106,17 @@ def test_other_settings_of_an_estimator_are_another_measurement(
 ) -> None:
     measured = []
 
-    def note(self: compared.Comparer, name: str, *rest: object) -> compared.Row:
+    def note(self: comparer.Comparer, name: str, *rest: object) -> comparer.Row:
         measured.append(name)
         raise ValueError
 
     mine = tmp_path / "mine.yaml"
-    monkeypatch.setattr(compared.Comparer, "_measure", lambda *_: {"made": True})
+    monkeypatch.setattr(comparer.Comparer, "_measure", lambda *_: {"made": True})
     text = (SHIPPED / "likelihood_ratio.yaml").read_text()
     mine.write_text(text)
     command = arguments(tiny, tmp_path, "--estimators", str(mine))
     compare.main(command)  # keeps the row, though it cannot be shown
-    monkeypatch.setattr(compared.Comparer, "_measure", note)
+    monkeypatch.setattr(comparer.Comparer, "_measure", note)
     compare.main(command)
     assert measured == []
     mine.write_text(text.rstrip() + "\n          init_args: {decay: 0.5}\n")  # of the running average

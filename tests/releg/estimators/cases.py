@@ -7,7 +7,6 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.baselines import InputDependent, RunningAverage
-from releg.choice import proportional
 from releg.estimators.arm import Arm
 from releg.estimators.arms import Arms
 from releg.estimators.base import Estimator
@@ -30,6 +29,7 @@ from releg.estimators.rodeo import Rodeo
 from releg.estimators.straight_through import StraightThrough
 from releg.estimators.ugc import Ugc
 from releg.estimators.vimco import Vimco
+from releg.systematic_sampling import proportional
 
 
 def no_extra_noise(depth: int) -> Sequence[int]:

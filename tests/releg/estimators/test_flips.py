@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, exact
-from releg.choice import chosen, proportional
 from releg.estimators import bitflip, pruned, ugc
 from releg.estimators.base import Estimator
 from releg.estimators.bitflip import Bitflip
@@ -17,6 +16,7 @@ from releg.estimators.local_expectation import LocalExpectation
 from releg.estimators.pruned import Pruned
 from releg.estimators.ugc import Ugc
 from releg.sbn import SigmoidBeliefNet
+from releg.systematic_sampling import chosen, proportional
 from tests.releg.estimators.cases import CASES
 from tests.releg.estimators.test_unbiased import expectation, with_choices
 from tests.releg.helpers import random_model, random_x

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from releg import bernoulli, categorical
-from releg.choice import proportional
+from releg.systematic_sampling import proportional
 
 
 def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
