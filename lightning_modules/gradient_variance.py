@@ -88,7 +88,7 @@ class GradientVariance(RunCallback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse what could not be measured, before training instead of after it."""
         assert isinstance(pl_module, SBNModule)
-        _data(trainer)
+        check_count(_data(trainer), self.num_images)
         name = name_of(pl_module.estimator)
         other = self.estimators.get(name)
         if other is not None and not have_same_settings(pl_module.estimator, other, pl_module.model):
@@ -121,7 +121,7 @@ class GradientVariance(RunCallback):
         assert isinstance(pl_module, SBNModule)
         small = bool(getattr(trainer, "fast_dev_run", False))  # only to see that it runs
         count, samples, steps = (2, 2, 2) if small else (self.num_images, self.samples_per_image, self.baseline_steps)
-        images = training_images(_data(trainer))
+        images = training_images(_data(trainer), count)
         device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights away from it
         model = copy.deepcopy(pl_module.model).to(device)
         own = copy.deepcopy(pl_module.estimator).to(device)
@@ -153,7 +153,7 @@ def _check_settings(
     num_images: int, samples_per_image: int, steps: list[int], every_n_steps: int | None, baseline_steps: int
 ) -> None:
     checks = [
-        ("num_images", num_images, 2 <= num_images <= 50_000, "2 to 50,000", "50,000"),
+        ("num_images", num_images, num_images >= 2, "at least 2", "50,000"),
         ("samples_per_image", samples_per_image, samples_per_image >= 2, "at least 2", "1,000"),
         ("steps", steps, all(step >= 0 for step in steps), "no negative number", "none"),
         ("every_n_steps", every_n_steps, every_n_steps is None or every_n_steps > 0, "at least 1", "none"),
@@ -164,8 +164,18 @@ def _check_settings(
             raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")
 
 
-def training_images(data: BinaryImages) -> Tensor:
-    """The frozen bits of the training images in their own order, (N, data_size) uint8."""
+def check_count(data: BinaryImages, num_images: int) -> None:
+    """ValueError unless there are so many training images."""
+    if num_images > data.counts.train:
+        raise ValueError(
+            f"num_images is {num_images:,}, expected at most the {data.counts.train:,} training images of "
+            f"{type(data).__name__}; choose fewer"
+        )
+
+
+def training_images(data: BinaryImages, num_images: int) -> Tensor:
+    """The frozen bits of all training images, `num_images` at least, in their own order, (N, data_size) uint8."""
+    check_count(data, num_images)
     return torch.from_numpy(data.images("train"))
 
 

@@ -125,7 +125,7 @@ def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Compa
         module.model.mean.copy_(data.mean)
         when = "at initial weights"
     settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
-    images = training_images(data)
+    images = training_images(data, options.num_images)
     store = options.output / "compare"
     return Comparer(module.model, module.estimator, images, settings, store, process), f"{module.model} {when}"
 

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     others = {Path(name).stem: read_estimator(name) for name in options.estimators}
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
     module, data, step = load_run(options.ckpt, options.data_dir)
-    images = training_images(data)
+    images = training_images(data, options.num_images)
     asked = prepare(others, module.estimator, module.model, images, options.baseline_steps, options.seed)
     count = options.num_images
     with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
