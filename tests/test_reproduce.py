@@ -118,6 +118,7 @@ def test_other_estimators_make_a_second_table(script: Script, tmp_path: Path) ->
     assert "mu_prop seed 0" in out  # among what is not trained yet
 
 
+@pytest.mark.long
 def test_verify_evaluates_weights_and_trains_nothing(script: Script, tmp_path: Path) -> None:
     code, out, err = finish(script.start("--verify", "--results", str(tmp_path)))
     assert (code, out) == (2, "")

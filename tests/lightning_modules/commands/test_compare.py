@@ -34,9 +34,8 @@ def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
     return [*configs, *amounts, "--output", str(output), *more]
 
 
-@pytest.mark.parametrize(
-    "chosen", [pytest.param(FEW, id="a few"), pytest.param([], id="all shipped", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("chosen", [pytest.param(FEW, id="a few"), pytest.param([], id="all shipped")])
 def test_estimators_side_by_side(
     chosen: list[str],
     tiny: Path,

@@ -295,6 +295,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.long
 def test_without_numba_the_batched_engine_is_taken_and_said_once() -> None:
     result = run_python(WITHOUT_NUMBA)
     assert result.stderr.count("batched engine, since numba is not installed") == 1

@@ -23,6 +23,8 @@ from tests.environment import ROOT
 from tests.releg.helpers import random_model
 from tests.releg.kernels.interpreted import CHECKS, FAULTS, simulate
 
+pytestmark = pytest.mark.long  # interpreting and compiling take a minute together
+
 SHARED_MEMORY = 48 * 1024  # bytes that every GPU gives a program without asking
 
 
