@@ -82,7 +82,7 @@ def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
     if not cells:
         raise ValueError(
             f"there are no weights in {results / published_weights.FOLDER}, expected <architecture>/<lr|crn>"
-            ".safetensors; run `git checkout -- results/weights` in the repository"
+            ".safetensors; `bash reproduce.sh --budget standard` trains and keeps them"
         )
     x = torch.from_numpy(data.images("test")).float()
     verdicts = []
