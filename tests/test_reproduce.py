@@ -114,7 +114,7 @@ def test_other_estimators_make_a_second_table(script: Script, tmp_path: Path) ->
     assert code == 0, err
     (row,) = json.loads((tmp_path / "extended.json").read_text())
     assert (row["estimator"], row["unbiased"], row["steps"]) == ("straight_through", False, 30)
-    assert "| straight_through (biased) | " in out
+    assert "| Straight-through (biased) | " in out
     assert "mu_prop seed 0" in out  # among what is not trained yet
 
 
