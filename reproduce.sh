@@ -2,7 +2,7 @@
 # Table 1 and Figure 1 from a fresh clone: sets up, trains, measures, writes results/ and prints the table.
 #
 # bash reproduce.sh [--budget smoke|quick|standard|converged|paper] [--seeds N] [--jobs N]
-#                   [--only ARCHITECTURE[,ESTIMATOR]] [--extended]
+#                   [--only ARCHITECTURE[,ESTIMATOR]] [--extended] [--missing] [--report]
 #                   [--launcher local|ray] [--ray-address ADDRESS] [--gpus-per-run SHARE]
 # bash reproduce.sh --verify        train nothing: evaluate the published weights on the test images
 #

@@ -8,16 +8,17 @@ from typing import Literal, get_args
 import numpy as np
 from torchvision.datasets import MNIST
 
-from lightning_modules.binary_images import BinaryImages, Counts, Images, check_binarization
-from lightning_modules.mnist.bits import sha256_of_bits, shared_fixed_bits
-from lightning_modules.mnist.files import REPOSITORY_DATA, fetch, find_larochelle, read_larochelle, read_pixels
+from lightning_modules.binary_images import Images
+from lightning_modules.images.bits import sha256_of_bits
+from lightning_modules.images.larochelle import find_larochelle, read_larochelle
+from lightning_modules.images.mnist_family import MNISTFamily
 
 Binarization = Literal["fixed", "dynamic", "larochelle"]
 
 FIXED_BITS_SHA256 = "140d058b879cc230b8db13dd391e88512e34368949169cbef3f7754fe90e52fc"
 
 
-class BinarizedMNIST(BinaryImages):
+class BinarizedMNIST(MNISTFamily):
     """MNIST with binary pixels: 50,000 training, 10,000 validation and 10,000 test images as (B, 784) float32.
 
     Args:
@@ -30,8 +31,8 @@ class BinarizedMNIST(BinaryImages):
         seed: of the order of the training images and of the redrawn bits. The fixed bits do not depend on it.
     """
 
-    shape = (28, 28)
-    counts = Counts(train=50_000, val=10_000, test=10_000)
+    dataset = MNIST
+    binarizations = get_args(Binarization)
 
     def __init__(
         self,
@@ -41,27 +42,25 @@ class BinarizedMNIST(BinaryImages):
         eval_batch_size: int = 500,
         seed: int = 0,
     ) -> None:
-        super().__init__(batch_size, eval_batch_size, seed)
-        check_binarization(binarization, get_args(Binarization))
-        self.data_dir = REPOSITORY_DATA if data_dir is None else Path(data_dir).expanduser()
+        own = "fixed" if binarization == "larochelle" else binarization
+        super().__init__(data_dir, own, batch_size, eval_batch_size, seed)
         self.binarization = binarization
 
     def prepare_data(self) -> None:
-        """Have the files in place (on one process per node)."""
+        """Make sure that the files are there (on one process per node)."""
         if self.binarization == "larochelle":
             find_larochelle(self.data_dir)
         else:
-            fetch(MNIST, self.data_dir)
+            super().prepare_data()
 
     def load(self) -> Images:
         """Read the archives and draw the bits, or read Larochelle's."""
         if self.binarization == "larochelle":
-            return Images(read_larochelle(self.data_dir))
-        pixels = read_pixels(MNIST, self.data_dir)
-        bits = shared_fixed_bits(pixels)
-        if (sha256 := sha256_of_bits(bits)) != FIXED_BITS_SHA256:
+            return Images(read_larochelle(self.data_dir, self.counts, self.data_size))
+        images = super().load()
+        if (sha256 := sha256_of_bits(images.bits)) != FIXED_BITS_SHA256:
             raise RuntimeError(
                 f"the fixed bits have SHA-256 {sha256}, expected {FIXED_BITS_SHA256}; install the numpy named in "
                 f"tests/constraints.txt in place of {np.__version__}"
             )
-        return Images(bits, pixels[: self.counts.train] if self.binarization == "dynamic" else None)
+        return images

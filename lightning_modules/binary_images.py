@@ -12,8 +12,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from lightning_modules.mnist.bits import Array, sha256_of_bits
-from lightning_modules.mnist.loaders import EvalLoader, TrainLoader
+from lightning_modules.images.bits import Array, sha256_of_bits
+from lightning_modules.images.loaders import EvalLoader, TrainLoader
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")  # in the order of the images
@@ -112,7 +112,7 @@ class BinaryImages(pl.LightningDataModule, ABC):
         return sha256.hexdigest()
 
     def train_dataloader(self) -> TrainLoader:
-        """Serve the shuffled training images, from where the trainer stands."""
+        """Serve the shuffled training images, starting where the trainer is."""
         intensities = self._all().intensities
         rank, world_size = self._rank_and_world_size()
         return TrainLoader(
@@ -174,7 +174,7 @@ class BinaryImages(pl.LightningDataModule, ABC):
 
 
 def training_mean(data: object, shape: torch.Size) -> Tensor:
-    """The mean that centres the inputs; ValueError where the data have none, for a net would train uncentred."""
+    """The mean that centres the inputs; ValueError if the data have none, because the net would train uncentred."""
     mean = getattr(data, "mean", None)
     if not isinstance(mean, Tensor) or mean.shape != shape:
         got = f"a mean of shape {tuple(mean.shape)}" if isinstance(mean, Tensor) else "no mean"
@@ -183,9 +183,3 @@ def training_mean(data: object, shape: torch.Size) -> Tensor:
             "with trainer.fit(module, datamodule=...), a BinaryImages of as many pixels as the module's data_size"
         )
     return mean
-
-
-def check_binarization(got: str, choices: tuple[str, ...]) -> None:
-    """Refuse a word that says no way to draw bits."""
-    if got not in choices:
-        raise ValueError(f"binarization is {got!r}, expected one of {', '.join(choices)}; choose one of them")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
-import re
 import sys
-import tempfile
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.run import ranks
+from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 
 # Mistakes of the user and of the machine. Anything else is a mistake of the program.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 SECONDS_FOR_RANK_0 = 10.0  # to end
 
 logger = logging.getLogger("releg")
@@ -88,12 +82,9 @@ def answered(run: Callable[[], int]) -> int:
         return end.code
     except USER_ERRORS as error:
         return complain(one_sentence(error))
-    except MemoryError:
-        return complain(
-            "there is not enough memory for this, expected less to do or more memory; choose a smaller batch_size, "
-            "fewer units or fewer samples; the same command continues from the last checkpoint, if there is one"
-        )
     except Exception as error:
+        if is_out_of_memory(error):
+            return complain(one_sentence(error))
         if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
             return complain(
                 "another rank of this run has ended, expected all to go on; what it said stands above or below; give "
@@ -111,31 +102,9 @@ def complain(sentence: str) -> int:
     return 2
 
 
-def one_sentence(error: BaseException) -> str:
-    """An error's text on one line."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return (
-            f"cannot write {error.filename or 'what the run logs'} ({error.strerror}), expected room for it; free some "
-            "disk space and give the same command again, which continues from the last checkpoint"
-        )
-    lines = [re.sub(r"^(-+\s+|-+$)", "", line.strip()) for line in str(error).splitlines()]  # without bullets
-    lines = [line for line in lines if line]
-    return " ".join(lines) if lines else type(error).__name__
-
-
-def mistake_of_the_program(error: Exception) -> str:
-    """One sentence about a bug; the traceback goes to a file."""
-    path = Path(tempfile.gettempdir()) / f"releg-error-{os.getpid()}.txt"
-    path.write_text("".join(traceback.format_exception(error)))
-    return (
-        f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
-        f"from the last checkpoint; {path} says where it happened: please report it"
-    )
-
-
 def _interrupted() -> int:
     if ranks.is_first():
-        _say_last("releg: interrupted; the same command continues from the last checkpoint")
+        _say_last("releg: interrupted; the same command continues from the last checkpoint, if there is one")
     return 130
 
 

@@ -23,8 +23,9 @@ from lightning_modules.run.settings import snake_case
 from lightning_modules.run.tables import read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.base import Estimator
+from releg.measure.collected import GradientVariances
 from releg.measure.fitting import attached, fitted
-from releg.measure.variance import GradientVariances, measure
+from releg.measure.variance import measure
 from releg.sbn import SigmoidBeliefNet
 
 FILE = "grad_variance.csv"
@@ -73,15 +74,15 @@ class GradientVariance(RunCallback):
         self.at_end = at_end
         self.baseline_steps = baseline_steps
         self.seed = seed
-        self._reached: int | None = None  # the last step that was looked at
+        self._reached: int | None = None  # the last step that was considered
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
-        """Before the step that follows a chosen one: its checkpoint is written, and the training clock stands."""
+        """Measure before the step after a chosen one: its checkpoint is written, and the training clock is stopped."""
         if self._is_due(trainer, self._is_chosen(trainer.global_step)):
             self._measure_on_first_rank(trainer, pl_module)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """After the last step and its checkpoint, also if the run was interrupted between these and now."""
+        """Measure after the last step and its checkpoint, even if the run was interrupted in between."""
         if self._is_due(trainer, self.at_end or self._is_chosen(trainer.global_step)):
             self._measure_on_first_rank(trainer, pl_module)
 
@@ -104,7 +105,7 @@ class GradientVariance(RunCallback):
         self._reached = trainer.global_step
         if not chosen or repeated:
             return False
-        # rank 0 may have written the file before another rank looks at it: all go by what rank 0 saw
+        # rank 0 may write the file before another rank reads it, so all ranks follow rank 0
         return not (continued and trainer.strategy.broadcast(self._has(trainer)))
 
     def _has(self, trainer: pl.Trainer) -> bool:
@@ -122,7 +123,7 @@ class GradientVariance(RunCallback):
         small = bool(getattr(trainer, "fast_dev_run", False))  # only to see that it runs
         count, samples, steps = (2, 2, 2) if small else (self.num_images, self.samples_per_image, self.baseline_steps)
         images = training_images(_data(trainer), count)
-        device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights away from it
+        device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights off the device
         model = copy.deepcopy(pl_module.model).to(device)
         own = copy.deepcopy(pl_module.estimator).to(device)
         others = prepare(self.estimators, own, model, images, steps, self.seed)
@@ -165,7 +166,7 @@ def _check_settings(
 
 
 def check_count(data: BinaryImages, num_images: int) -> None:
-    """ValueError unless there are so many training images."""
+    """Raise ValueError unless there are that many training images."""
     if num_images > data.counts.train:
         raise ValueError(
             f"num_images is {num_images:,}, expected at most the {data.counts.train:,} training images of "
@@ -181,7 +182,7 @@ def training_images(data: BinaryImages, num_images: int) -> Tensor:
 
 def prepare(
     estimators: Mapping[str, Estimator],
-    own: Estimator,
+    own: Estimator | None,
     model: SigmoidBeliefNet,
     images: Tensor,
     baseline_steps: int,
@@ -190,7 +191,7 @@ def prepare(
     """Estimators ready to be measured: a run's own where settings agree, else with what they own trained first."""
     return {
         name: own
-        if have_same_settings(own, estimator, model)
+        if own is not None and have_same_settings(own, estimator, model)
         else fitted(estimator, model, images, baseline_steps, seed)
         for name, estimator in estimators.items()
     }
@@ -202,7 +203,7 @@ def name_of(estimator: Estimator) -> str:
 
 
 def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:
-    """Whether two estimators, the first attached to the model, differ in what they learned at most."""
+    """Whether two estimators, the first attached to the model, differ at most in what they have learned."""
     return _settings(own) == _settings(attached(other, model, torch.Generator(model.mean.device)))
 
 
@@ -220,7 +221,7 @@ def _is_plain(value: object) -> bool:
 
 @contextmanager
 def showing(what: str, total: int, tell: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, a line now and then elsewhere; gives the function that moves it on."""
+    """A progress bar on a terminal, a line now and then elsewhere; yields the function that advances it."""
     started = last = time.monotonic()
     done = 0
     with tqdm(total=total, desc=what, unit="image", leave=False, disable=not sys.stderr.isatty()) as bar:
@@ -240,7 +241,7 @@ def showing(what: str, total: int, tell: Callable[[str], None]) -> Iterator[Call
 
 
 def metrics_of(results: Mapping[str, GradientVariances], own: str) -> dict[str, float]:
-    """Names for TensorBoard; the run's own estimator goes without its name."""
+    """Names for TensorBoard; those of the run's own estimator leave out its name."""
     return {
         f"grad_variance/{'' if name == own else name + '/'}{kind}/layer{layer}": number.value
         for name, result in results.items()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -16,22 +18,25 @@ from torchmetrics import MeanMetric
 from lightning_modules.binary_images import training_mean
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
+from lightning_modules.trust import only_shipped_classes
 from releg import bounds
 from releg.estimators.base import Estimator, check_finite, repeated
 from releg.gradients import Twin, loss_in_closed_form
-from releg.rmsprop import in_one_pass
+from releg.rmsprop import in_one_pass, paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
+INSTANTIATOR = "pytorch_lightning.cli.instantiate_module"  # what Lightning builds a module of plain settings with
+PRECISIONS = ("32", "32-true", "64", "64-true")
 DARKEST = 0.001  # least probability that a pixel's bias may start with
 
 
 class SBNModule(pl.LightningModule):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
 
-    All randomness is a function of the seed, the step and the rank, so a run that goes on after an interruption draws
-    what it would have drawn without. On several ranks (DDP) the loss, its gradient and all metrics are those of the
-    global batch: every rank's images together.
+    All randomness is a function of the seed, the step and the rank, so a run that continues after an interruption draws
+    the same numbers as one that was never interrupted. On several ranks (DDP) the loss, its gradient and all metrics
+    are those of the global batch: every rank's images together.
 
     Args:
         layers: units per layer, shallow first: SBN(32-64-128-256) of the paper is [256, 128, 64, 32].
@@ -48,12 +53,16 @@ class SBNModule(pl.LightningModule):
         pixel_bias: whether the biases of the pixels start at the logits of the training mean instead of 0.
     """
 
+    # Lightning calls the hooks of a step that are functions, used or not; none of these is used
+    on_train_batch_start = on_train_batch_end = on_before_zero_grad = None  # type: ignore[assignment]
+    on_before_backward = on_after_backward = on_before_optimizer_step = None  # type: ignore[assignment]
+
     def __init__(
         self,
         layers: list[int],
         estimator: Estimator,
         data_size: int,
-        optimizer: OptimizerCallable = lambda params: torch.optim.RMSprop(params, lr=0.001, alpha=0.99, eps=1e-8),
+        optimizer: OptimizerCallable = paper_rmsprop,
         lr_scheduler: LRSchedulerCallable | None = None,
         weight_decay: float = 0.001,
         loss: Literal["sum", "mean"] = "sum",
@@ -85,14 +94,33 @@ class SBNModule(pl.LightningModule):
         self.elbo = MeanMetric()
         self.bound = MeanMetric()
 
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]  # Lightning's is of a kind of its own
+        cls, checkpoint_path: str | Path, map_location: Any = None, trust: bool = False, **kwargs: Any
+    ) -> SBNModule:
+        """The module of a checkpoint, which names the classes that it is made of.
+
+        Args:
+            checkpoint_path: a file.
+            map_location: where the weights go.
+            trust: whether classes may be used that are not shipped; their code is run.
+            kwargs: settings in place of the checkpoint's.
+        """
+        with nullcontext() if trust else only_shipped_classes(Path(checkpoint_path)):
+            settings = torch.load(checkpoint_path, map_location="cpu", weights_only=True).get("hyper_parameters", {})
+            if (maker := settings.get("_instantiator", INSTANTIATOR)) != INSTANTIATOR and not trust:
+                raise ValueError(f"{checkpoint_path} names {maker}, expected {INSTANTIATOR}; use one by releg fit")
+            return super().load_from_checkpoint(checkpoint_path, map_location, **kwargs)
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_current_fx_name":  # Lightning notes it some 40 times per step, by nn.Module's slow assignment
+        if name == "_current_fx_name":  # Lightning sets it about 40 times per step, and nn.Module is slow at that
             self.__dict__[name] = value
         else:
             super().__setattr__(name, value)
 
     def setup(self, stage: str) -> None:
         """Centre the inputs on the training mean. A checkpoint, loaded after this, brings its own."""
+        check_precision(self.trainer.precision)
         data = getattr(self.trainer, "datamodule", None)
         if stage == "fit" or hasattr(data, "mean"):
             self.model.mean.copy_(training_mean(data, self.model.mean.shape))
@@ -121,7 +149,9 @@ class SBNModule(pl.LightningModule):
         return in_one_pass(self.optimizer(groups))
 
     def loss_of(self, x: Tensor, noise: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """The loss whose gradient is the estimate, and the elbo of each image (B,): the one training step there is.
+        """Return the loss, whose gradient is the estimate, and the elbo of each image, (B,).
+
+        Everything that trains calls this: the Trainer, the benchmark and the time estimate.
 
         Neither x nor noise is checked. The graph of the loss is autograd's own only where the estimator brings its own
         surrogate, or under autocast; DDP's and Lightning's hooks see no difference.
@@ -148,14 +178,14 @@ class SBNModule(pl.LightningModule):
         loss, elbo = self.loss_of(x, self.estimator.draw_noise(self.model, x, self.generator("noise", step)))
         self._last_elbo = elbo
         if ranks > 1:
-            # A running average takes in the mean of each rank's images; its mean over ranks has taken in all of them
+            # Each rank has updated its running averages with its own images; their mean over ranks covers all images
             mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
             if self.loss == "sum":  # DDP averages gradients over ranks, whose batches are equally large
                 loss = loss * ranks
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if (step + 1) % every == 0:
-            # Lightning's log every step costs a noticeable part of a step this short
-            check_finite(self.model, elbo)  # not every step: a GPU would have to be waited for
+            # logging at every step would take a noticeable part of a step this short
+            check_finite(self.model, elbo)  # not at every step: it waits for the GPU
             mean = elbo.mean()
             mean_over_ranks_([mean])
             self.report({"train/elbo": mean}, step + 1)
@@ -194,6 +224,18 @@ class SBNModule(pl.LightningModule):
         """Random numbers for one position of the run, different on every rank."""
         seed = seed_for(self.seed, *position, self.global_rank)
         return torch.Generator(self.device).manual_seed(seed)
+
+
+def check_precision(precision: str | int | None) -> None:
+    """ValueError unless it is a Trainer's float32 or float64: the engines compute in nothing else.
+
+    In half precision a sum over 784 pixels would be off by whole nats.
+    """
+    if precision is not None and str(precision) not in PRECISIONS:
+        raise ValueError(
+            f"trainer.precision is {precision}, expected 32-true or 64-true, in which bounds and gradients are exact "
+            "enough; leave it out for 32-true"
+        )
 
 
 def _check_optimizer(optimizer: OptimizerCallable, schedule: LRSchedulerCallable | None, weight_decay: float) -> None:

@@ -17,7 +17,7 @@ class DecayToZero(LRScheduler):
 
     Args:
         optimizer: whose learning rate is the peak.
-        total_steps: when the rate is zero; none: at the end of training, which the module sets with `end_with`.
+        total_steps: after which the rate is zero; None means all of training, which the module sets with `end_with`.
         last_epoch: finished steps, -1 to begin.
     """
 
@@ -28,12 +28,12 @@ class DecayToZero(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def end_with(self, steps: float) -> None:
-        """Reach zero after so many steps, unless the user gave another number."""
+        """Reach zero after this many steps, unless the user chose another number."""
         if self.total_steps is None:
             self.total_steps = steps
 
     def shape(self, done: float) -> float:
-        """The factor on the peak when this part of training, from 0 to 1, is done."""
+        """The factor on the peak rate after this fraction of training, from 0 to 1."""
         raise NotImplementedError
 
     def get_lr(self) -> list[float | Tensor]:

@@ -98,7 +98,7 @@ _ESTIMATORS = {  # whose file's name is not the class's in lower case with under
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for; it is found in the package from then on."""
+    """Import a name when it is first used; the package keeps it."""
     if name not in __all__:
         raise AttributeError(f"module 'releg' has no attribute '{name}', expected one of {', '.join(__all__)}")
     if name == "__version__":
@@ -112,7 +112,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, loaded or not."""
+    """All public names, loaded or not."""
     return sorted({*globals(), *__all__})
 
 

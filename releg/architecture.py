@@ -11,7 +11,7 @@ def architecture_name(layers: Sequence[int]) -> str:
 
 
 def layers_of(name: str) -> list[int]:
-    """32-64-128-256 -> [256, 128, 64, 32]; ValueError if it is no such name."""
+    """32-64-128-256 -> [256, 128, 64, 32]; ValueError for anything else."""
     sizes = name.split("-")
     if not all(size.isascii() and size.isdecimal() and int(size) > 0 for size in sizes):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Lower bounds of log p(x) by sampling: the elbo and the multi-sample (importance-weighted) bound.
 
 Both are functions of the same log weights log p(x, z) - log q(z | x); elbo <= multi-sample bound <= log p(x).
-`elbo(model, x, samples=10)` draws the weights itself; `elbo(weights)` takes those at hand.
+`elbo(model, x, samples=10)` draws the weights itself; `elbo(weights)` uses weights that you already have.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from releg import bernoulli
-from releg.kernels.layer import log_prob
+from releg.kernels.layer import log_prob, sample_and_log_prob
+from releg.kernels.uniform import draw_uniform
 from releg.sbn import SigmoidBeliefNet
 
 ROWS_PER_DRAW = 2000  # rows whose noise is drawn together; the random numbers of a bound depend on it
-ROWS_AT_ONCE = 500  # rows simulated together: their pixels (rows x 784 floats) stay in the cache of an ordinary CPU
+ROWS_AT_ONCE = 500  # simulated together: as many rows of MNIST stay in the cache of an ordinary CPU
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def log_weights(
         copies = min(samples - done, max(1, ROWS_PER_DRAW // max(1, len(x))))
         rows = x[:1].expand(copies * len(x), -1)  # as many as there are paths
         if noise is None:
-            drawn = model.draw_noise(rows, generator)
+            drawn = draw_uniform(len(rows), model.layers, model.mean.dtype, x.device, generator)
         else:
             drawn = [layer[done : done + copies].flatten(0, 1) for layer in noise]
             model.check_noise(rows, drawn)
@@ -74,12 +74,12 @@ def _weights_of_copies(
 
 def _log_weights(model: SigmoidBeliefNet, x: Tensor, first: Tensor, noise: list[Tensor]) -> Tensor:
     """log p(x, z) - log q(z | x) of one path per row, (N,), given the logits of the first layer."""
-    z = [bernoulli.sample(first, noise[0])]
-    weights = -log_prob(first, z[0])
-    for layer in range(1, len(noise)):
-        logits = model.inference_logits(layer, z[-1])
-        z.append(bernoulli.sample(logits, noise[layer]))
-        weights -= log_prob(logits, z[-1])
+    z: list[Tensor] = []
+    weights = torch.zeros_like(first[:, 0])
+    for layer, layer_noise in enumerate(noise):
+        sampled, log_q = sample_and_log_prob(model.inference_logits(layer, z[-1]) if z else first, layer_noise)
+        z.append(sampled)
+        weights -= log_q
     for logits, value in zip(model.generative_logits(z), [x, *z], strict=True):
         weights += log_prob(logits, value)
     return weights

@@ -34,8 +34,9 @@ def score(logits: Tensor, z: Tensor) -> Tensor:
 def gradient_of_mean(f_k: Tensor, logits: Tensor) -> Tensor:
     """The gradient of sum_k q(k) f_k by the logits, q * (f_k - E f); f_k is (..., states), up to a constant.
 
-    f_k - E f = sum_j q_j (f_k - f_j) has no cancellation when one state has nearly all of the probability.
+    f is taken relative to that of the most probable state: so there is no cancellation when that one has nearly all of
+    the probability.
     """
     q = torch.softmax(logits, -1)
-    differences = f_k[..., :, None] - f_k[..., None, :]  # (..., states, states)
-    return q * (differences * q[..., None, :]).sum(-1)
+    relative = f_k - f_k.gather(-1, q.argmax(-1, keepdim=True))
+    return q * (relative - (q * relative).sum(-1, keepdim=True))

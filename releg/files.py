@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
@@ -14,6 +17,49 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def write_json(path: Path, content: Any, indent: int = 1) -> Path:
+    """Write a JSON file. A number that is not finite becomes null: JSON has no word for it, and many readers fail."""
+    text = json.dumps(_without_infinities(content), indent=indent, ensure_ascii=False, allow_nan=False)
+    return write_atomically(path, text + "\n")
+
+
+def _without_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_infinities(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_infinities(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder and raise OSError, with a sentence, if no file can be written there: now, not after hours."""
+    try:
+        write_atomically(folder / ".writable", "")
+        (folder / ".writable").unlink()
+    except OSError as error:
+        raise OSError(
+            f"cannot write to {folder} ({error.strerror}), expected a folder that can be written; name another one"
+        ) from None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what processes of this machine that are gone were writing in the folder when they ended."""
+    for path in folder.glob(".*.part"):
+        writer = re.search(r"\.(\d+)\.part$", path.name)
+        if writer and not _is_running(int(writer[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Gradients in closed form: for one linear layer per conditional they are matrix products of what is at hand.
+"""Gradients in closed form: with one linear layer per conditional they are products of known matrices.
 
 With g the estimate of d elbo / d logits of a conditional and v what its linear layer was given, that layer's weights
 have the gradient -g.T @ v and its biases -g.sum(0). So an estimator need not keep a graph of the model: it is called
@@ -114,5 +114,5 @@ def parameter_gradients(answer: Estimate, samples: int, outer: Tensor) -> list[T
     gradients = []
     for g, inputs in zip(above, below, strict=True):
         weight = torch.empty(g.shape[1], inputs.shape[1], dtype=g.dtype, device=g.device)
-        gradients += [torch.addmm(weight, g.T, inputs, beta=0, alpha=scale, out=weight), g.sum(0) * scale]
-    return [*gradients, prior.sum(0) * scale]
+        gradients += [torch.addmm(weight, g.T, inputs, beta=0, alpha=scale, out=weight), g.sum(0).mul_(scale)]
+    return [*gradients, prior.sum(0).mul_(scale)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
 from releg.kernels import has_numba
+
+# The learning rate is the paper's; smoothing and epsilon are those of the authors' later code
+PAPER: dict[str, Any] = {"lr": 0.001, "alpha": 0.99, "eps": 1e-8}
 
 
 class RMSprop(torch.optim.RMSprop):
@@ -26,37 +30,47 @@ class RMSprop(torch.optim.RMSprop):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if has_numba() and all(_is_plain(group) for group in self.param_groups):
-            self._step_in_one_pass()
-        else:
+        if not (has_numba() and self._step_in_one_pass()):
             _torch_step()(self)
         return loss
 
-    def _step_in_one_pass(self) -> None:
+    def _step_in_one_pass(self) -> bool:
+        """Whether it could: not if a group's settings or a tensor asks for more."""
         rows: list[list[int]] = []
         updated: list[Tensor] = []
-        steps: list[Tensor] = []
-        settings = [_settings(group) for group in self.param_groups]  # alive until the pass is over
-        for group, numbers in zip(self.param_groups, settings, strict=True):
+        settings: list[array[float]] = []  # alive until the pass is over
+        for group in self.param_groups:
+            if not _is_plain(group):
+                return False
+            settings.append(_settings(group))
+            address = settings[-1].buffer_info()[0]
             for parameter in group["params"]:
-                if parameter.grad is not None:
-                    state = self._state_of(parameter)
-                    arrays = (parameter, parameter.grad, state["square_avg"])
-                    rows.append([*(a.data_ptr() for a in arrays), numbers.ctypes.data, parameter.numel()])
-                    updated.append(parameter)
-                    steps.append(state["step"])
+                if parameter.grad is None:
+                    continue
+                state = self._state_of(parameter)
+                arrays = (parameter, parameter.grad, state["square_avg"], state["step"])
+                if not all(map(_is_dense, arrays)):
+                    return False
+                value, gradient, squares, step = (values.data_ptr() for values in arrays)
+                rows.append([value, gradient, squares, address, step, parameter.numel()])
+                updated.append(parameter)
         if rows:
             _update(rows)
-            torch._foreach_add_(steps, 1)
             torch.autograd.graph.increment_version(updated)
+        return True
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
-        """As torch makes it."""
+        """The state of a parameter, created as torch creates it."""
         state = cast("dict[str, Tensor]", self.state[parameter])
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)
             state["square_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
         return state
+
+
+def paper_rmsprop(params: ParamsT) -> torch.optim.Optimizer:
+    """torch's RMSprop with the paper's settings."""
+    return torch.optim.RMSprop(params, **PAPER)
 
 
 def in_one_pass(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
@@ -67,36 +81,29 @@ def in_one_pass(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def _is_plain(group: dict[str, Any]) -> bool:
-    """Whether one pass can do all that the group's settings and tensors ask for."""
+    """Whether one pass can do all that the group's settings ask for."""
     options = ("momentum", "centered", "maximize", "capturable", "differentiable", "foreach")
-    if any(group[option] for option in options) or isinstance(group["lr"], Tensor):
-        return False
-    return all(_is_dense(p) and _is_dense(p.grad) for p in group["params"] if p.grad is not None)
+    return not any(group[option] for option in options) and not isinstance(group["lr"], Tensor)
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    return (
-        tensor.dtype == torch.float32
-        and tensor.device.type == "cpu"
-        and tensor.layout == torch.strided
-        and tensor.is_contiguous()
-    )
+    return tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
 
 
-def _settings(group: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _settings(group: dict[str, Any]) -> array[float]:
     """Weight decay, smoothing, 1 - smoothing, epsilon and -learning rate, each rounded once, as torch does."""
     decay, smoothing, epsilon, rate = (group[name] for name in ("weight_decay", "alpha", "eps", "lr"))
-    return np.array([decay, smoothing, 1 - smoothing, epsilon, -rate], dtype=np.float32)
+    return array("f", [decay, smoothing, 1 - smoothing, epsilon, -rate])
 
 
 def _update(rows: Sequence[list[int]]) -> None:
-    """One pass over addresses of parameter, gradient, mean of squares and settings, and count, of each parameter."""
+    """One pass over the parameters, each given by the first columns of the table of elementwise.update_rmsprop."""
     from releg.kernels import elementwise  # numba is imported here, so that everything else works without it
 
     table = [0, len(rows), elementwise.mkl_root()]
     pieces = 0
     for row in rows:
-        pieces += -(-row[4] // elementwise.PIECE)
+        pieces += -(-row[-1] // elementwise.PIECE)
         table += [*row, pieces]
     elementwise.run(elementwise.update_rmsprop, table, pieces)
 

@@ -53,7 +53,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors, on the CPU, and metadata; ValueError, with a sentence, if the file is none or not whole."""
+    """Tensors, on the CPU, and metadata; ValueError, with a sentence, if the file has another format or is damaged."""
     content = Path(path).read_bytes()
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(LONGEST_HEADER, len(content) - 8):

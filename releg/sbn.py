@@ -193,7 +193,7 @@ class SigmoidBeliefNet(nn.Module):
 
 def _check_sizes(data_size: int, layers: Sequence[int], mean: Tensor | None) -> None:
     if data_size < 1:
-        raise ValueError(f"data_size is {data_size}, expected at least 1; for MNIST it is 784")
+        raise ValueError(f"data_size is {data_size}, expected at least 1; give the number of pixels")
     if not layers or any(size < 1 for size in layers):
         raise ValueError(f"layers is {list(layers)}, expected one or more positive sizes, shallow first: [200, 200]")
     if mean is not None and mean.shape != (data_size,):

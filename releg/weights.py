@@ -1,6 +1,6 @@
 """A trained sigmoid belief net in one file: `save_model`, and `load`, which also reads the checkpoint of a run.
 
-A module of its own name could not stand beside the function `releg.load`.
+This module is not called `load`, because `releg.load` is the function.
 """
 
 from __future__ import annotations

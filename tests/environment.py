@@ -23,6 +23,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from platform import python_version
 from typing import Iterator, TextIO  # noqa: UP035 -- collections.abc.Iterator[...] fails before 3.9
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,11 +68,6 @@ def made_with(folder: Path) -> str:
     return found.group(1) if found else ""
 
 
-def running() -> str:
-    """The version of Python that runs this file."""
-    return ".".join(str(number) for number in sys.version_info[:3])
-
-
 def minor(version: str) -> str:
     """3.11 for 3.11.7."""
     return ".".join(version.split(".")[:2])
@@ -79,10 +75,8 @@ def minor(version: str) -> str:
 
 def check_supported(version: str, where: str, env: Environment) -> None:
     """Refuse a Python outside pyproject's requires-python."""
-    found = re.search(r'^requires-python = ">=3\.(\d+),<3\.(\d+)"', env.pyproject.read_text("utf-8"), re.MULTILINE)
-    if not found:
-        raise SetupError(f'expected a line like requires-python = ">=3.10,<3.13" in {env.pyproject}, got none; add it')
-    supported = [f"3.{number}" for number in range(int(found.group(1)), int(found.group(2)))]
+    ((low, above),) = re.findall(r'^requires-python = ">=3\.(\d+),<3\.(\d+)"', env.pyproject.read_text("utf-8"), re.M)
+    supported = [f"3.{number}" for number in range(int(low), int(above))]
     if minor(version) not in supported:
         raise SetupError(
             f"expected Python {supported[0]} to {supported[-1]}, got {version} ({where}); "
@@ -93,9 +87,10 @@ def check_supported(version: str, where: str, env: Environment) -> None:
 def check_named_python(env: Environment) -> None:
     """Refuse an environment of another Python than the one that RELEG_PYTHON names."""
     version = made_with(env.folder)
-    if os.environ.get("RELEG_PYTHON") and version and minor(version) != minor(running()):
+    named = minor(python_version())
+    if os.environ.get("RELEG_PYTHON") and version and minor(version) != named:
         raise SetupError(
-            f"expected an environment of Python {minor(running())}, which RELEG_PYTHON names, got one of {version} in "
+            f"expected an environment of Python {named}, which RELEG_PYTHON names, got one of {version} in "
             f"{env.folder}; name another folder with RELEG_VENV, delete this one, or unset RELEG_PYTHON"
         )
 
@@ -117,13 +112,6 @@ def read_stamp(env: Environment) -> "dict[str, str]":
     except (OSError, ValueError):
         return {}
     return stamp if isinstance(stamp, dict) and os.access(str(env.python), os.X_OK) else {}
-
-
-def write_stamp(env: Environment) -> None:
-    """Write the stamp whole or not at all."""
-    partial = env.stamp.with_suffix(".partial")
-    partial.write_text(json.dumps(wanted_stamp(env)) + "\n", encoding="utf-8")
-    partial.replace(env.stamp)
 
 
 # --- the folder
@@ -257,7 +245,7 @@ def set_up(env: Environment) -> None:
     check_named_python(env)
     if read_stamp(env) == wanted_stamp(env):
         return
-    check_supported(running(), sys.executable, env)
+    check_supported(python_version(), sys.executable, env)
     check_folder(env)
     with locked(env) as lock:
         stamp = read_stamp(env)  # the process that held the lock before may have done the work
@@ -275,7 +263,7 @@ def set_up(env: Environment) -> None:
             pip_install(env, lock, "--no-deps", "--no-build-isolation", "--editable", ".")
         else:
             install(env, lock)
-        write_stamp(env)
+        env.stamp.write_text(json.dumps(wanted_stamp(env)), encoding="utf-8")
 
 
 def main() -> int:
@@ -283,11 +271,9 @@ def main() -> int:
     env = Environment(ROOT, Path(os.path.abspath(os.environ.get("RELEG_VENV") or str(ROOT / ".venv"))))
     try:
         set_up(env)
-    except SetupError as error:
-        say(str(error))
-        return 1
-    except OSError as error:
-        say(f"could not use {env.folder}: {error}; free it, or name another folder with RELEG_VENV")
+    except (SetupError, OSError) as error:
+        of_the_system = f"could not use {env.folder}: {error}; free it, or name another folder with RELEG_VENV"
+        say(str(error) if isinstance(error, SetupError) else of_the_system)
         return 1
     except KeyboardInterrupt:
         say("interrupted; the same command continues")

@@ -1,6 +1,7 @@
 """reproduce.sh as a user runs it, with a budget of seconds; what it left behind, in a form that can be compared."""
 
 import fcntl
+import importlib.util
 import json
 import os
 import subprocess
@@ -10,7 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.environment import ROOT
+
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install -e '.[ray]'"
+)
 
 BUDGET = """
 trainer: {max_steps: 30, val_check_interval: 10, log_every_n_steps: 10, limit_val_batches: 1, limit_test_batches: 1}

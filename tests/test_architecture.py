@@ -70,7 +70,7 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 
 DATA_SETS = rooms("binarized_mnist", "binarized_fashion_mnist")
-DATA = (*DATA_SETS, *rooms("binary_images", "mnist"))
+DATA = (*DATA_SETS, *rooms("binary_images", "images"))
 AROUND_RUNS = ("run", "bench", "grid", "commands")
 
 
@@ -191,7 +191,7 @@ BREACHES = {
     ],
     "reports read only files": [("releg/report/new.py", "from releg import sbn", "releg.sbn")],
     "Algorithm 1 knows no belief net": [("releg/discrete/new.py", "from releg import sbn", "releg.sbn")],
-    "data know no run": [("lightning_modules/mnist/new.py", "from ..run import life", "lightning_modules.run.life")],
+    "data know no run": [("lightning_modules/images/new.py", "from ..run import life", "lightning_modules.run.life")],
     "training knows no concrete data set": [
         (
             "lightning_modules/grid/new.py",
@@ -236,3 +236,75 @@ def test_a_file_that_breaks_a_rule_is_found(rule: str, name: str, source: str, i
 
 def test_every_rule_has_a_breach() -> None:
     assert set(BREACHES) == set(RULES)
+
+
+# --- tests mirror the sources
+
+# Modules and folders without a test file of their own, and where they are tested instead.
+TESTED_IN = {
+    "releg/categorical": "releg/discrete/test_nodes",
+    "releg/baselines": "releg/estimators/test_contract",
+    "releg/safetensors_file": "releg/test_weights",
+    "releg/machine": "releg/kernels/test_cpu",
+    "releg/systematic_sampling": "releg/estimators/test_flips",
+    "releg/discrete": "releg/discrete/test_layers",
+    "releg/estimators": "releg/estimators/test_unbiased",  # all of them: against the gradient by enumeration
+    "releg/examples": "releg/test_page",
+    "releg/functional": "releg/functional/test_unbiased",
+    "releg/kernels": "releg/kernels/test_engines_agree",  # all of them: against the dense one
+    "releg/kernels/cpu": "releg/kernels/test_cpu",
+    "releg/kernels/triton": "releg/kernels/test_triton",
+    "releg/measure/collected": "releg/measure/test_variance",
+    "releg/measure/cuda": "releg/measure/cuda/test_work",
+    "releg/report": "test_results",  # made again from the committed numbers
+    "lightning_modules/sentences": "faults/test_messages",
+    "lightning_modules/start": "faults/test_foreign_code",
+    "lightning_modules/yaml_files": "faults/test_hostile_settings",
+    "lightning_modules/bench": "lightning_modules/commands/test_bench",
+    "lightning_modules/bench/comparer": "lightning_modules/commands/test_compare",
+    "lightning_modules/grid/__main__": "test_reproduce",
+    "lightning_modules/grid/jobs": "test_reproduce",
+    "lightning_modules/grid/local_launcher": "test_reproduce",
+    "lightning_modules/grid/process": "test_reproduce",
+    "lightning_modules/images/mnist_family": "lightning_modules/test_binarized_fashion_mnist",
+    "lightning_modules/trust": "faults/test_foreign_code",
+}
+
+
+def has_logic(path: Path) -> bool:
+    return any(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def untested(root: Path) -> list[str]:
+    """Modules with logic that have no test file of the same name."""
+    files = [path for top in ("releg", "lightning_modules") for path in (root / top).rglob("*.py") if has_logic(path)]
+    modules = [path.relative_to(root).with_suffix("") for path in files]
+    names = [module.parent if module.name == "__init__" else module for module in modules]
+    return [str(name) for name in names if not (root / "tests" / name.parent / f"test_{name.name}.py").is_file()]
+
+
+def test_every_module_has_a_test_file_of_its_name_or_a_place_where_it_is_tested() -> None:
+    missing = untested(ROOT)
+    known = {
+        module: {str(above) for above in (Path(module), *Path(module).parents)} & set(TESTED_IN) for module in missing
+    }
+    assert [module for module, places in known.items() if not places] == ["releg"], "test_package is its test"
+    assert set(TESTED_IN) == set().union(*known.values()), "a place that nobody needs any more"
+    assert [place for place in TESTED_IN.values() if not (ROOT / "tests" / f"{place}.py").is_file()] == []
+
+
+def test_a_test_file_is_in_the_room_of_what_it_tests() -> None:
+    tests = ROOT / "tests"
+    rooms = {
+        path.parent.relative_to(tests) for top in ("releg", "lightning_modules") for path in (tests / top).rglob("*.py")
+    }
+    assert [str(room) for room in rooms if not (ROOT / room).is_dir()] == []
+
+
+def test_a_module_without_a_test_is_found(tmp_path: Path) -> None:
+    write_files(
+        tmp_path,
+        SOUND | {"releg/new.py": "def f(): ...", "releg/report/old.py": "def f(): ...", "releg/constants.py": "X = 1"},
+    )
+    write_files(tmp_path, {"tests/releg/report/test_old.py": ""})
+    assert untested(tmp_path) == ["releg/new"]

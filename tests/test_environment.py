@@ -14,7 +14,6 @@ import pytest
 
 from tests import environment
 from tests.environment import ROOT, Environment, SetupError, set_up
-from tests.pages import PAGES, blocks
 
 EVERYTHING, CLONE = ["setuptools", ".[dev,bench,ray]"], ["."]  # the last words of the calls of pip
 
@@ -27,17 +26,14 @@ with (folder / "calls.jsonl").open("a") as calls:
 if (folder / "no-network").exists():
     sys.exit("ERROR: no network")
 """
-STUB_TORCHVISION = """
-class ops:
-    @staticmethod
-    def nms(boxes, scores, threshold): return []
-"""
 
 
 def make_clone(root: Path) -> Path:
     (root / "tests").mkdir(parents=True)
     (root / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.10,<3.13"\n')
     (root / "tests" / "constraints.txt").write_text("torch==2.0\n")
+    for name in ("run.sh", "environment.py"):
+        shutil.copy(ROOT / "tests" / name, root / "tests" / name)
     return root
 
 
@@ -66,7 +62,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env.folder)], check=True)
     add_package(env, "pip", program=STUB_PIP)
     add_package(env, "torch", "def zeros(*size): return size\n")
-    add_package(env, "torchvision", STUB_TORCHVISION)
+    add_package(env, "torchvision", "class ops: nms = print")
     return env
 
 
@@ -85,7 +81,7 @@ def pip_calls(env: Environment) -> list[str]:
 def test_an_unsupported_python_is_refused_with_expected_got_and_fix(
     env: Environment, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "running", lambda: version)
+    monkeypatch.setattr(environment, "python_version", lambda: version)
     with pytest.raises(SetupError, match=rf"expected Python 3\.10 to 3\.12, got {version} .*RELEG_PYTHON=/path"):
         set_up(env)
     assert pip_calls(env) == []
@@ -95,7 +91,8 @@ def test_an_environment_of_another_python_than_the_named_one_is_refused(
     env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELEG_PYTHON", "another-python")
-    monkeypatch.setattr(environment, "running", lambda: "3.11.0" if sys.version_info[:2] == (3, 10) else "3.10.0")
+    other = "3.11.0" if sys.version_info[:2] == (3, 10) else "3.10.0"
+    monkeypatch.setattr(environment, "python_version", lambda: other)
     with pytest.raises(SetupError, match="RELEG_PYTHON names, got one of"):
         set_up(env)
 
@@ -199,21 +196,19 @@ def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(env: Environ
 
 def start_set_up(env: Environment) -> subprocess.Popen[str]:
     """In another process."""
-    program = (
-        "import sys; from pathlib import Path; from tests.environment import *\n"
-        "set_up(Environment(Path(sys.argv[1]), Path(sys.argv[2])))"
-    )
-    command = [sys.executable, "-c", program, str(env.root), str(env.folder)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, str(env.root / "tests" / "environment.py")]
+    variables = os.environ | {"RELEG_VENV": str(env.folder)}
+    return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_second_set_up_waits_for_the_first_says_so_and_does_not_repeat_its_work(env: Environment) -> None:
+    set_up(env)
+    stamp = env.stamp.read_text()
+    env.stamp.unlink()
     with environment.locked(env) as lock, start_set_up(env) as second:
         assert second.stderr is not None
         assert "waiting for another set-up" in second.stderr.readline()
-        assert pip_calls(env) == []
-        environment.install(env, lock)
-        environment.write_stamp(env)
+        env.stamp.write_text(stamp)
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert second.wait(timeout=30) == 0
     assert pip_calls(env) == EVERYTHING  # the first one's
@@ -260,9 +255,7 @@ def test_a_mismatched_torchvision_stops_the_set_up_with_cause_and_cure(
 
 
 def run_script(env: Environment, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a copy of run.sh and environment.py in the throwaway clone, from another folder."""
-    for name in ("run.sh", "environment.py"):
-        shutil.copy(ROOT / "tests" / name, env.root / "tests" / name)
+    """Run run.sh of the throwaway clone, from another folder."""
     return subprocess.run(
         ["bash", str(env.root / "tests" / "run.sh"), *arguments],
         cwd=env.folder.parent,
@@ -301,23 +294,3 @@ def test_scripts_use_nothing_newer_than_bash_3() -> None:
     newer = re.compile(r"\b(declare -A|mapfile|readarray|flock)\b|\$\{\w+(\^\^|,,|@[A-Z])")
     scripts = [ROOT / ".ci" / "run", *ROOT.glob("*.sh"), *ROOT.glob("tests/**/*.sh")]
     assert [script.name for script in scripts if newer.search(script.read_text())] == []
-
-
-# --- what the pages say
-
-
-def test_every_script_in_a_documented_command_exists_and_ci_runs_the_test_command() -> None:
-    commands = [line for page in PAGES for block in blocks(page.read_text(), "bash") for line in block.splitlines()]
-    scripts = [command.split()[1] for command in commands if command.startswith("bash ")]
-    assert {"tests/run.sh", "reproduce.sh"} <= set(scripts)
-    assert [script for script in scripts if not (ROOT / script).is_file()] == []
-    assert (ROOT / ".ci" / "run").read_text().splitlines()[-2:] == ['bash "$run"', 'bash "$run" --long']
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
-def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # some write files
-    examples = [(page, block) for page in PAGES for block in blocks(page.read_text(), "python")]
-    assert len(examples) >= 2
-    for page, example in examples:
-        exec(compile(example, str(page), "exec"), {})

@@ -20,17 +20,17 @@ from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import REFERENCE, Schedule, interleave, summary
 from lightning_modules.bench.steps import Problem, make_step
 from lightning_modules.gradient_variance import prepare, showing
-from lightning_modules.shipped_estimators import read_estimator, settings_of
+from lightning_modules.shipped_estimators import estimator_settings, read_estimator
 from releg.estimators.base import Estimator
-from releg.files import write_atomically
+from releg.files import write_json
 from releg.measure.comparison import ImageMoments, compare, reference_moments
 from releg.sbn import SigmoidBeliefNet
 
 SCHEDULE = Schedule(rounds=8, steps=5, slow_rounds=3)
 BATCH_SIZE = 100
 REFERENCE_FACTOR = 10  # answers of the long average, for each of an estimator's
-PACKAGE = Path(releg.__file__).parent  # a change in it may change any figure,
-REPORTS = PACKAGE / "report"  # but for what only shows them
+PACKAGE = Path(releg.__file__).parent  # if this code changes, any figure may change,
+REPORTS = PACKAGE / "report"  # except for the code that only shows them
 
 Row = dict[str, Any]
 
@@ -77,7 +77,7 @@ class Comparer:
             pass  # not there yet, or damaged: it is made again
         row = self._measure(name, estimator)
         self.store.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"identity": identity, "row": row}, indent=1) + "\n")
+        write_json(path, {"identity": identity, "row": row})
         return row
 
     def _identity(self, name: str, estimator: Estimator) -> str:
@@ -86,7 +86,7 @@ class Comparer:
         for tensor in (*self.model.state_dict().values(), *self.own.state_dict().values()):
             text.update(tensor.numpy().tobytes())
         text.update(self.images[: self.settings.num_images].numpy().tobytes())
-        text.update(repr((self.settings, settings_of(name))).encode())
+        text.update(repr((self.settings, estimator_settings(name))).encode())
         own = inspect.getsourcefile(type(estimator))
         for file in sorted({*PACKAGE.rglob("*.py"), *([Path(own)] if own else [])}):
             if REPORTS not in file.parents:

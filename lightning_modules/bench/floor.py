@@ -1,4 +1,4 @@
-"""The floor of a step: the matrix products that it cannot do without, and nothing else."""
+"""The floor of a step: only the matrix products that every implementation needs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def floor_of(estimator: str) -> str:
     return FLOOR_OF.get(estimator, "floor_crn")
 
 
-def make_floors(data_size: int, layers: tuple[int, ...], batch_size: int, names: list[str]) -> dict[str, Floor]:
+def make_floors(
+    data_size: int, layers: tuple[int, ...], batch_size: int, names: list[str], device: str = "cpu"
+) -> dict[str, Floor]:
     """The floors that these estimators need, by name."""
     needed = dict.fromkeys(floor_of(name) for name in names)
-    return {floor: Floor(data_size, layers, batch_size, baselines=floor == "floor_lr") for floor in needed}
+    return {floor: Floor(data_size, layers, batch_size, floor == "floor_lr", device) for floor in needed}
 
 
 class Floor:
@@ -30,9 +32,12 @@ class Floor:
         layers: units per layer, shallow first.
         batch_size: rows of every product.
         baselines: whether the products of LR's baseline nets are included.
+        device: where they are computed.
     """
 
-    def __init__(self, data_size: int, layers: tuple[int, ...], batch_size: int, baselines: bool) -> None:
+    def __init__(
+        self, data_size: int, layers: tuple[int, ...], batch_size: int, baselines: bool, device: str = "cpu"
+    ) -> None:
         generator = torch.Generator().manual_seed(0)
         widths = [data_size, *layers]
         pairs = [*pairwise(widths), *((above, below) for below, above in pairwise(widths))]
@@ -40,7 +45,8 @@ class Floor:
             pairs += [(width, HIDDEN) for width in widths[:-1]]
         self.parts: dict[str, float] = {}
         self._products = [
-            tuple(torch.rand(shape, generator=generator) for shape in self._shapes(batch_size, *pair)) for pair in pairs
+            tuple(torch.rand(shape, generator=generator).to(device) for shape in self._shapes(batch_size, *pair))
+            for pair in pairs
         ]
 
     @staticmethod
@@ -49,10 +55,10 @@ class Floor:
         return (rows, below), (above, below), (above,), (rows, above)
 
     def restore(self) -> None:
-        """Nothing changes."""
+        """Do nothing: a floor has no weights to reset."""
 
     def __call__(self, x: Tensor) -> None:
-        """All products of one step; x, whatever its values, counts by the size given before."""
+        """Compute all products of one step; the values of x do not matter."""
         for inputs, weight, bias, gradient in self._products:
             torch.addmm(bias, inputs, weight.T)
             torch.mm(gradient.T, inputs)

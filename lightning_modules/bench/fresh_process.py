@@ -1,6 +1,6 @@
 """Fresh processes for memory measurements: a helper process imports everything once and forks for each request.
 
-multiprocessing's fork server is no use here: it would run the command's main module in every fork.
+multiprocessing's fork server does not help here: it would run the command's main module in every fork.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             _send(answers, answer_to(request))
             os._exit(0)
         elif os.waitpid(child, 0)[1] != 0:
-            _send(answers, (None, ""))  # killed, most likely for want of memory
+            _send(answers, (None, ""))  # killed, probably because memory ran out
 
 
 def answer_to(request: Request) -> Answer:

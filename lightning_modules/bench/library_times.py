@@ -8,13 +8,13 @@ seconds are counted, which other processes disturb less than those on the clock.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,12 +23,16 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.library_training import reinforce
+from lightning_modules.bench.memory import watch_peak
+from lightning_modules.bench.tensor_memory import tensor_levels
+from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.provenance import provenance
 from releg.discrete import gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
-from releg.files import write_atomically
+from releg.files import write_json
 
-ROWS, DATA_SIZE = 50, 784
+ROWS = 50
+DATA_SIZE = prod(BinarizedMNIST.shape)
 SIZES = ((10, 6, 4), (20, 12, 8), (50, 30, 20), (100, 60, 40), (200, 120, 80))  # units of z1, z2, z3
 LARGEST_BEFORE = 200  # units: beyond, the earlier way takes minutes
 Step = Callable[[], Tensor]
@@ -54,7 +58,7 @@ def by_nodes(discrete: ModuleType, vae: ThreeLayerVAE, x: Tensor) -> Step:
         parents = names[f"z{layer - 1}"] if layer > 1 else []
 
         def logit(x: Tensor, z: dict[str, Tensor]) -> Tensor:
-            below = stacked(z, f"z{layer - 1}") if parents else x - 0.5
+            below = stacked(z, f"z{layer - 1}") if parents else x - vae.mean
             logits: Tensor = vae.encoders[layer - 1](below)
             return logits[:, unit]
 
@@ -87,10 +91,15 @@ def seconds(step: Step, vae: ThreeLayerVAE) -> float:
     return time.process_time() - start
 
 
+def problem(units: tuple[int, int, int]) -> tuple[ThreeLayerVAE, Tensor]:
+    """The VAE and a batch."""
+    torch.manual_seed(0)
+    return ThreeLayerVAE(torch.full((DATA_SIZE,), 0.5), units), torch.randint(2, (ROWS, DATA_SIZE)).float()
+
+
 def measure(units: tuple[int, int, int], before: ModuleType | None, rounds: int, slow_rounds: int) -> dict[str, Any]:
     """Medians over rounds in which all take turns; those that are slow take part in few of them."""
-    torch.manual_seed(0)
-    vae, x = ThreeLayerVAE(DATA_SIZE, units), torch.randint(2, (ROWS, DATA_SIZE)).float()
+    vae, x = problem(units)
     timed = steps(vae, x, before)
     taken: dict[str, list[float]] = {name: [] for name in timed}
     seconds(timed["all"], vae)  # warm up
@@ -99,25 +108,26 @@ def measure(units: tuple[int, int, int], before: ModuleType | None, rounds: int,
             if name != "before" or number < slow_rounds:
                 taken[name].append(seconds(step, vae))
     medians = {name: statistics.median(values) for name, values in taken.items()}
-    return {"units": sum(units), "layers": list(units), "seconds": medians, "memory_mib": memory(vae, x)}
+    return {"units": sum(units), "layers": list(units), "seconds": medians}
 
 
-def memory(vae: ThreeLayerVAE, x: Tensor) -> dict[str, float]:
-    """MiB that a gradient takes at its peak above what the process had before, by the bound that it was given."""
+def memory() -> dict[str, dict[str, float]]:
+    """MiB that a gradient takes at its peak, by the bound that it was given: its tensors, the sample's among them.
+
+    And by how much the process grows, with what malloc and the products' library keep.
+    """
+    vae, x = problem((100, 60, 40))
     peaks = {}
     for bound in (4, 16, 256):
-        ctypes.CDLL(None).malloc_trim(0)  # give back what is free, so that all that is taken counts
-        Path("/proc/self/clear_refs").write_text("5")  # and forget the peak so far
-        start = _status("VmRSS")
-        gradient(vae.model, vae.elbo, x, memory_mib=bound)
-        peaks[str(bound)] = round((_status("VmHWM") - start) / 1024, 1)
+        step = partial(gradient, vae.model, vae.elbo, x, memory_mib=bound)
+        peak = watch_peak()
+        step()
+        grown = peak() or 0
+        peaks[str(bound)] = {
+            "tensors": round(max(tensor_levels(step)) / 2**20, 1),
+            "process": round(grown / 2**20, 1),
+        }
     return peaks
-
-
-def _status(key: str) -> int:
-    """KiB of the process, by Linux."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
 def main() -> None:
@@ -134,8 +144,14 @@ def main() -> None:
     for units in SIZES:
         rows.append(measure(units, before, options.rounds, options.slow_rounds))
         print(rows[-1], flush=True)
-    report = {"provenance": provenance(), "before": options.before, "rounds": options.rounds, "rows": rows}
-    write_atomically(options.results_dir / "library_times.json", json.dumps(report, indent=1) + "\n")
+    report = {
+        "provenance": provenance(),
+        "before": options.before,
+        "rounds": options.rounds,
+        "rows": rows,
+        "memory_mib": memory(),
+    }
+    write_json(options.results_dir / "library_times.json", report)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def measure(request: Request) -> float | None:
     step = make_step(request.name, Problem(request.layers, weights, request.threads, request.seed))
     gc.collect()
     peak = watch_peak()
-    step(x[:1])  # leaves gradients and optimiser state behind, which the next one needs beside its own
+    step(x[:1])  # leaves gradients and optimiser state, which the next step needs as well
     step(x)
     grown = peak()
     return None if grown is None else round(grown / 2**20, 1)
@@ -67,7 +67,7 @@ def watch_peak() -> Callable[[], int | None]:
     """Start watching memory. Call the returned function to get the growth in bytes up to the peak since then."""
     if LINUX:
         try:
-            ctypes.CDLL(None).malloc_trim(0)  # memory that is free already must not hide what the step takes
+            ctypes.CDLL(None).malloc_trim(0)  # so that memory that is already free does not hide what the step takes
         except AttributeError:  # musl, which keeps little
             gc.collect()
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM

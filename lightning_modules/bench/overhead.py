@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
+from lightning_modules.bench.device import now
 from lightning_modules.bench.floor import make_floors
 from lightning_modules.bench.rounds import Rounds, Turn, quartiles, summary, turn
 from lightning_modules.bench.steps import OWN, Problem, available
@@ -29,16 +29,18 @@ from releg.architecture import architecture_name
 
 LAYERS = (200, 200)
 WARM_UP = 30  # steps before the clock starts, in both loops
-CONFIGS = {  # what `releg fit` is told for each estimator
+CRN = ("--config", "estimator/common_random_numbers.yaml")
+FIT_ARGUMENTS = {  # what `releg fit` is told for each estimator
     "lr": ["--config", "estimator/likelihood_ratio.yaml"],
-    "crn_cpu": ["--config", "estimator/common_random_numbers.yaml", "--model.estimator.init_args.engine", "cpu"],
+    **{f"crn_{engine}": [*CRN, "--model.estimator.init_args.engine", engine] for engine in ("cpu", "triton")},
 }
 
 
 class Stopwatch(RunCallback):
     """Steps per second from the end of step `first` to the end of step `last`."""
 
-    def __init__(self, first: int, last: int) -> None:
+    def __init__(self, first: int, last: int, device: str = "cpu") -> None:
+        self.device = device
         self.first = first
         self.last = last
         self._started = 0.0
@@ -51,21 +53,21 @@ class Stopwatch(RunCallback):
     def tick(self, step: int) -> None:
         """Record that a step has ended."""
         if step == self.first:
-            self._started = time.perf_counter()
+            self._started = now(self.device)
         elif step == self.last:
-            self.rate = (self.last - self.first) / (time.perf_counter() - self._started)
+            self.rate = (self.last - self.first) / (now(self.device) - self._started)
 
 
 def trainer_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float:
     """Steps per second through the Trainer, validation off, from the problem's weights."""
-    watch = Stopwatch(WARM_UP, WARM_UP + steps)
+    watch = Stopwatch(WARM_UP, WARM_UP + steps, bench.device)
     with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
         arguments = [
-            *("--config", "base.yaml", *CONFIGS[name]),
+            *("--config", "base.yaml", *FIT_ARGUMENTS[name]),
             *("--model.layers", str(list(problem.layers)), "--seed_everything", str(bench.seed)),
             *("--results_dir", folder),
             *("--trainer.max_steps", str(watch.last), "--trainer.limit_val_batches", "0"),
-            *("--trainer.accelerator", "cpu"),
+            *("--trainer.accelerator", bench.device),
         ]
         if name == "crn_cpu":
             arguments += ["--model.estimator.init_args.threads", str(bench.threads)]
@@ -84,12 +86,12 @@ def trainer_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float
 
 def bare_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float:
     """Steps per second of a loop that only fetches batches and takes steps."""
-    module = module_for(problem.layers, OWN[name](bench.threads), problem.weights, bench.seed)
+    module = module_for(problem.layers, OWN[name](bench.threads), problem.weights, bench.seed, bench.device)
     step = TrainingStep(module, bench.seed)
-    watch = Stopwatch(WARM_UP, WARM_UP + steps)
+    watch = Stopwatch(WARM_UP, WARM_UP + steps, bench.device)
     batches: Iterator[Tensor] = endless(bench.data)
     for number in range(1, watch.last + 1):
-        step(next(batches))
+        step(next(batches).to(bench.device))
         watch.tick(number)
     return watch.rate
 
@@ -98,7 +100,7 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
     """One row per estimator. Bare loop and Trainer alternate, and so does which of them goes first."""
     rows: list[Row] = []
     problem = bench.problem(LAYERS)
-    for name in available(tuple(CONFIGS)):
+    for name in available(tuple(FIT_ARGUMENTS), bench.device):
         say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
         bare: list[float] = []
         trainer: list[float] = []
@@ -119,8 +121,8 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
 
 def through_trainer(bench: Bench, problem: Problem, steps: int, repetitions: int) -> dict[str, Row]:
     """The columns of each estimator's row in bench.json: its time through the Trainer, against LR's and its floor."""
-    names = available(tuple(CONFIGS))
-    floors = make_floors(bench.data.data_size, problem.layers, len(bench.batches[0]), names)
+    names = available(tuple(FIT_ARGUMENTS), bench.device)
+    floors = make_floors(bench.data.data_size, problem.layers, len(bench.batches[0]), names, bench.device)
     rounds: Rounds = []
     for repetition in range(repetitions):
         order = names if repetition % 2 == 0 else names[::-1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from lightning_modules.bench.device import now
 from lightning_modules.bench.floor import floor_of
 
 REFERENCE = "lr"
@@ -88,9 +88,9 @@ def turn(step: Step, batches: Sequence[Tensor]) -> Turn:
 
 def seconds_of(step: Step, x: Tensor) -> float:
     """Wall-clock seconds of one step."""
-    start = time.perf_counter()
+    start = now(x.device.type)
     step(x)
-    return time.perf_counter() - start
+    return now(x.device.type) - start
 
 
 def summary(rounds: Rounds, name: str) -> dict[str, object]:
@@ -114,7 +114,7 @@ def summary(rounds: Rounds, name: str) -> dict[str, object]:
 
 
 def _floor_columns(taken: Rounds, name: str) -> dict[str, object]:
-    """The floor's time in the same rounds, and how many times that the estimator takes."""
+    """The floor's time in the same rounds, and the estimator's time as a multiple of it."""
     floor = floor_of(name)
     if floor not in taken[0]:
         return {}

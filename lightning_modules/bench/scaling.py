@@ -19,7 +19,7 @@ def measure_scaling(bench: Bench, units: Sequence[int], depths: Sequence[int]) -
     sizes = [("units", size, DEPTH) for size in units] + [("depth", UNITS, depth) for depth in depths]
     rows: list[Row] = []
     for study, size, depth in sizes:
-        names = [name for name in available(SCALABLE) if size <= MOST_UNITS.get(name, size)]
+        names = [name for name in available(SCALABLE, bench.device) if size <= MOST_UNITS.get(name, size)]
         problem = bench.problem((size,) * depth)
         say(f"growth with {study}: SBN({problem.architecture})")
         for name, columns in bench.time(names, problem).items():

@@ -19,12 +19,14 @@ from releg.kernels import has_numba
 OWN: dict[str, Callable[[int], Estimator]] = {
     "lr": lambda threads: LikelihoodRatio([InputDependent(), RunningAverage()]),
     "crn_cpu": lambda threads: CommonRandomNumbers(engine="cpu", threads=threads),
+    "crn_triton": lambda threads: CommonRandomNumbers(engine="triton"),
     "crn_batched": lambda threads: CommonRandomNumbers(engine="batched"),
     "crn_dense": lambda threads: CommonRandomNumbers(engine="dense"),
 }
 PYRO = "pyro_lr"
 ALL = (*OWN, PYRO)
-SCALABLE = ("lr", "crn_cpu", "crn_batched")  # those whose growth is studied
+ELSEWHERE = {"cpu": ("crn_triton",), "cuda": ("crn_cpu", PYRO)}  # by device: what does not run there
+SCALABLE = ("lr", "crn_cpu", "crn_triton", "crn_batched")  # those whose growth is studied
 MOST_UNITS = {"crn_batched": 800}  # per layer, where a step would take minutes beyond
 
 
@@ -38,9 +40,9 @@ def missing() -> dict[str, str]:
     return notes
 
 
-def available(names: tuple[str, ...] = ALL) -> list[str]:
-    """The `names` that can be measured here."""
-    return [name for name in names if name not in missing()]
+def available(names: tuple[str, ...] = ALL, device: str = "cpu") -> list[str]:
+    """The `names` that can be measured here, on that device."""
+    return [name for name in names if name not in (*missing(), *ELSEWHERE[device])]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Problem:
     weights: Weights
     threads: int
     seed: int
+    device: str = "cpu"
 
     @property
     def architecture(self) -> str:
@@ -66,4 +69,5 @@ def make_step(name: str, problem: Problem) -> TrainingStep:
         estimator = OWN["lr"](problem.threads)  # owns the baselines' nets
         return PyroStep(module_for(problem.layers, estimator, problem.weights, problem.seed), problem.seed)
     estimator = OWN[name](problem.threads) if name in OWN else read_estimator(name)
-    return TrainingStep(module_for(problem.layers, estimator, problem.weights, problem.seed), problem.seed)
+    module = module_for(problem.layers, estimator, problem.weights, problem.seed, problem.device)
+    return TrainingStep(module, problem.seed)

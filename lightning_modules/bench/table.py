@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from lightning_modules.bench.device import mib_at_peak
 from lightning_modules.bench.floor import make_floors
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
@@ -23,7 +24,7 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 
 Row = dict[str, object]
 BATCHES = 20  # training batches kept at hand for timing
-FEW = ("lr", "crn_cpu")  # the estimators that are also measured with one thread, and through the Trainer
+FEW = ("lr", "crn_cpu", "crn_triton")  # the estimators that are also measured with one thread, and through the Trainer
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,11 @@ class Bench:
     memory_once: bool  # at initial weights only, in one process; else at both, the largest of three
     threads: int
     seed: int
+    device: str = "cpu"
 
     def problem(self, layers: tuple[int, ...], weights: Weights | None = None) -> Problem:
         """The problem at these weights, or at the initial ones."""
-        return Problem(layers, weights or self.initial_weights(layers), self.threads, self.seed)
+        return Problem(layers, weights or self.initial_weights(layers), self.threads, self.seed, self.device)
 
     def initial_weights(self, layers: tuple[int, ...]) -> Weights:
         """The weights with which a run of this seed starts."""
@@ -49,7 +51,7 @@ class Bench:
     def time(self, names: Sequence[str], problem: Problem) -> dict[str, Row]:
         """Each estimator's time and its ratio to LR's."""
         steps: dict[str, Step] = {name: make_step(name, problem) for name in names}
-        floors = make_floors(self.data.data_size, problem.layers, len(self.batches[0]), list(names))
+        floors = make_floors(self.data.data_size, problem.layers, len(self.batches[0]), list(names), self.device)
         rounds = interleave({**steps, **floors}, self.batches, self.schedule, self.seed)
         return {name: summary(rounds, name) for name in names}
 
@@ -66,9 +68,10 @@ def first_batches(data: BinaryImages, count: int = BATCHES) -> list[Tensor]:
 def train(bench: Bench, layers: tuple[int, ...], steps: int) -> Weights:
     """Weights after that many steps of common random numbers, as `releg fit` would take them."""
     estimator = CommonRandomNumbers(engine="auto", threads=bench.threads)
-    step = TrainingStep(module_for(layers, estimator, bench.initial_weights(layers), bench.seed), bench.seed)
+    module = module_for(layers, estimator, bench.initial_weights(layers), bench.seed, bench.device)
+    step = TrainingStep(module, bench.seed)
     for _, x in zip(range(steps), endless(bench.data), strict=False):
-        step(x)
+        step(x.to(bench.device))
     return copy_of(step.module.model.state_dict())
 
 
@@ -81,7 +84,7 @@ def endless(data: BinaryImages) -> Iterator[Tensor]:
 
 def copy_of(state: dict[str, Tensor]) -> Weights:
     """A copy that further training does not change."""
-    return {name: value.detach().clone() for name, value in state.items()}
+    return {name: value.detach().cpu().clone() for name, value in state.items()}
 
 
 def measure_table(
@@ -102,10 +105,23 @@ def measure_table(
 
 
 def measure_memory(bench: Bench, fresh: FreshProcess, problem: Problem) -> dict[str, float | None]:
-    """Each estimator's peak in MiB: of one process, or the largest of three."""
+    """Each estimator's peak in MiB: of one process, or the largest of three; on a GPU, of this process."""
+    if bench.device == "cuda":
+        return {name: peak_on_cuda(name, problem, bench.batches[0]) for name in available(device="cuda")}
     requests = {name: request_for(name, problem, bench.batches[0]) for name in available()}
     repeats = 1 if bench.memory_once else 3
     return {name: largest(fresh.peak_mib(request) for _ in range(repeats)) for name, request in requests.items()}
+
+
+def peak_on_cuda(name: str, problem: Problem, x: Tensor) -> float:
+    """MiB of a step, as torch counts them on the GPU."""
+    step = make_step(name, problem)
+
+    def steps() -> None:
+        step(x[:1])  # leaves gradients and optimiser state behind, which the next one needs beside its own
+        step(x)
+
+    return mib_at_peak(steps)
 
 
 def _rows(
@@ -113,7 +129,7 @@ def _rows(
 ) -> list[Row]:
     """Rows at the same weights; memory is measured with all threads, bare."""
     rows = _rows_of_threads(bench, problem, memory, columns, via_trainer)
-    if bench.threads > 1:
+    if bench.threads > 1 and bench.device == "cpu":
         with limited_threads(1):
             alone, few = replace(bench, threads=1), dict.fromkeys(available(FEW))
             rows += _rows_of_threads(alone, replace(problem, threads=1), few, columns, via_trainer)

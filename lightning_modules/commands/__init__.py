@@ -1,1 +1,4 @@
-"""The releg command's own subcommands, one per file; each has main(arguments) -> exit code."""
+"""The releg command's own subcommands, one per file: main(arguments) -> exit code. options.py is what they share.
+
+A mistake is an exception; cli.py answers it.
+"""

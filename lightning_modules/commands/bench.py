@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
 
+from lightning_modules.bench import device
+from lightning_modules.bench.device import DEVICES
 from lightning_modules.bench.memory import METHOD
 from lightning_modules.bench.overhead import WARM_UP, measure_overhead, through_trainer
 from lightning_modules.bench.rounds import Schedule
@@ -19,15 +18,16 @@ from lightning_modules.bench.scaling import exponents, measure_scaling
 from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, ViaTrainer, first_batches, limited_threads, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.console import quieten, say
+from lightning_modules.commands.options import Parser, at_least
+from lightning_modules.console import say
 from lightning_modules.run.provenance import provenance
 from releg.architecture import layers_of
-from releg.files import write_atomically
+from releg.files import check_writable, write_json
 from releg.machine import cores
 from releg.report import bench as report
 from releg.report.names import ARCHITECTURES
 
-DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU.
+DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU or GPU.
 
 Estimators take turns within each round, and each is compared with LR (lr) and with its floor, the matrix products it
 cannot do without, in the same round, at initial weights and at weights after some thousand steps; LR and CRN also with
@@ -57,17 +57,9 @@ MEMORY_ONCE = "Measured once, at initial weights, for both"
 MEMORY_THRICE = "The largest of three such processes"
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises an error where argparse would print a page of usage and exit."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the message as one sentence."""
-        raise ValueError(f"{message}; see {self.prog} --help")
-
-
 def build_parser() -> Parser:
     """All options."""
-    parser = Parser("releg bench", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser("releg bench", DESCRIPTION)
     add = parser.add_argument
     add(
         "--architectures",
@@ -78,6 +70,12 @@ def build_parser() -> Parser:
         help=f"units per layer, deepest first; default: {' '.join(ARCHITECTURES)}",
     )
     add("--quick", action="store_true", help="a rough answer in less than 3 minutes on 2 cores")
+    add(
+        "--device",
+        choices=DEVICES,
+        default="cpu",
+        help="cuda: on a GPU, with the triton engine in place of the cpu kernel; default: cpu",
+    )
     add("--batch-size", type=at_least(1), default=100, metavar="N", help="images per step; default: 100")
     add("--threads", type=at_least(1), default=cores(), metavar="N", help="default: all cores this process may use")
     add("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
@@ -110,42 +108,19 @@ def architecture(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def at_least(low: int) -> Callable[[str], int]:
-    """A reader of whole numbers that are at least `low`."""
-
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least {low}")
-        return int(text)
-
-    return read
-
-
 def main(argv: list[str]) -> int:
     """Measure, print and write. Returns the exit code."""
-    quieten()
-    try:
-        options = build_parser().parse_args(argv)
-        run(options)
-    except SystemExit as end:  # --help
-        return int(end.code or 0)
-    except (ValueError, OSError, FloatingPointError) as error:
-        print(f"releg bench: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def run(options: argparse.Namespace) -> None:
-    """Run the command with parsed options."""
+    options = build_parser().parse_args(argv)
     effort = chosen_effort(options)
-    prepare_output(options.output)
+    device.check(options.device)
+    check_writable(options.output)
     data = BinarizedMNIST(batch_size=options.batch_size, seed=options.seed)
     data.prepare_data()
     with limited_threads(options.threads):
-        about = provenance() | {"load_at_start": load()}
+        about = provenance() | {"gpu": device.name_of(options.device), "load_at_start": load()}
         schedule = Schedule(effort.rounds, effort.steps, min(effort.slow_rounds, effort.rounds))
-        batches = first_batches(data)
-        bench = Bench(data, batches, schedule, effort.memory_once, options.threads, options.seed)
+        batches = [x.to(options.device) for x in first_batches(data)]
+        bench = Bench(data, batches, schedule, effort.memory_once, options.threads, options.seed, options.device)
         rows = measure_table(bench, dict.fromkeys(options.architectures), effort.train_steps, via_trainer(effort))
         scaling = measure_scaling(bench, effort.units, effort.depths)
         repetitions = effort.overhead_repetitions
@@ -157,14 +132,22 @@ def run(options: argparse.Namespace) -> None:
         "seed": options.seed,
         "train_steps": effort.train_steps,
         "data_sha256": data.checksum,
-        "memory": f"{METHOD}. {MEMORY_ONCE if effort.memory_once else MEMORY_THRICE}",
+        "memory": memory_method(options.device, effort),
         "overhead_warm_up": WARM_UP,
-        "notes": list(missing().values()),
+        "notes": list(missing().values()) if options.device == "cpu" else [],
     }
     about["packages"] |= pyro_version()
     studies = {"run": about, "scaling": scaling, "exponents": exponents(scaling), "overhead": overhead}
     commit = {"commit": about["commit"]}
     write(options.output, [row | commit for row in rows], studies)
+    return 0
+
+
+def memory_method(where: str, effort: Effort) -> str:
+    """How memory is measured."""
+    if where == "cuda":
+        return device.METHOD_ON_CUDA
+    return f"{METHOD}. {MEMORY_ONCE if effort.memory_once else MEMORY_THRICE}"
 
 
 def via_trainer(effort: Effort) -> ViaTrainer | None:
@@ -176,7 +159,7 @@ def via_trainer(effort: Effort) -> ViaTrainer | None:
 def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
     """Write the numbers, then the report made from them."""
     for name, content in ((report.ROWS, rows), (report.STUDIES, studies)):
-        write_atomically(folder / name, json.dumps(content, indent=2) + "\n")
+        write_json(folder / name, content, indent=2)
     written = report.write_bench(folder)
     print(written[0].read_text())
     say(f"written to {', '.join(str(path) for path in [folder / report.ROWS, folder / report.STUDIES, *written])}")
@@ -184,39 +167,10 @@ def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
 
 def chosen_effort(options: argparse.Namespace) -> Effort:
     """The preset, changed by what the options say."""
-    preset = QUICK if options.quick else FULL
-
-    def choose(name: str) -> int:
-        value = getattr(options, name)
-        return getattr(preset, name) if value is None else value
-
-    def choose_sizes(name: str) -> tuple[int, ...]:
-        values: Sequence[int] | None = getattr(options, name)
-        return getattr(preset, name) if values is None else tuple(sorted(set(values)))
-
-    return Effort(
-        rounds=choose("rounds"),
-        steps=preset.steps,
-        slow_rounds=preset.slow_rounds,
-        train_steps=choose("train_steps"),
-        units=choose_sizes("units"),
-        depths=choose_sizes("depths"),
-        overhead_steps=choose("overhead_steps"),
-        overhead_repetitions=preset.overhead_repetitions,
-        memory_once=preset.memory_once,
-    )
-
-
-def prepare_output(folder: Path) -> None:
-    """Fail now, not after half an hour, if the folder cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / ".bench-trial", "")
-        (folder / ".bench-trial").unlink()
-    except OSError as error:
-        raise OSError(
-            f"--output is {folder}, expected a folder that can be written ({error.strerror}); name another one"
-        ) from error
+    given = {each.name: getattr(options, each.name, None) for each in fields(Effort)}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen |= {name: tuple(sorted(set(chosen[name]))) for name in ("units", "depths") if name in chosen}
+    return replace(QUICK if options.quick else FULL, **chosen)
 
 
 def pyro_version() -> dict[str, str]:

@@ -6,17 +6,23 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from lightning_modules.commands.amounts import check_amounts
+from lightning_modules.bench.variance_parts import Work, measure_in_parts
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.binary_images import BinaryImages
+from lightning_modules.commands.options import Parser, add_measurement, at_least, read_estimators
 from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
 from lightning_modules.run.load import load_run
 from lightning_modules.run.tables import variance_csv, variance_rows
-from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.estimators.base import Estimator
 from releg.files import write_atomically
+from releg.measure.collected import GradientVariances
 from releg.measure.moments import Number
-from releg.measure.variance import GradientVariances, measure
+from releg.sbn import SigmoidBeliefNet
+from releg.weights import load, load_weights
 
+WEIGHTS = ".safetensors"
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
 COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")
 
@@ -28,83 +34,77 @@ Averaged over the units of each layer, layer 1 being next to x, with standard er
   total           within + between
   exact_within    of likelihood ratios: each unit's own noise integrated out, so that rare events count in full
   optimal_within  the same with the best constant per unit and image added to the baseline
+A measurement that is interrupted goes on when the same command is given again.
 Ratios are those of the within-image variance to that of {REFERENCE}: the exact one if there is one."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+class Source(NamedTuple):
+    """Where to measure."""
+
+    model: SigmoidBeliefNet
+    estimator: Estimator | None  # the run's own, which published weights lack
+    data: BinaryImages
+    step: int
+    trained_with: str
+
+
+def build_parser() -> Parser:
     """All options."""
-    parser = argparse.ArgumentParser(
-        "releg variance", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("releg variance", DESCRIPTION)
     add = parser.add_argument
-    add("--ckpt", "--ckpt_path", type=Path, required=True, metavar="PATH", help="checkpoint in the folder of its run")
     add(
-        "--estimators",
-        nargs="+",
-        default=["likelihood_ratio", REFERENCE],
-        metavar="NAME",
-        help=f"shipped estimators ({', '.join(shipped_names())}) or YAML files like theirs; "
-        "default: likelihood_ratio common_random_numbers",
+        "--ckpt",
+        "--ckpt_path",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="checkpoint in the folder of its run, or published weights (.safetensors)",
     )
-    add("--num-images", type=int, default=100, metavar="N", help="first N training images; default: 100")
-    add("--samples-per-image", type=int, default=1000, metavar="S", help="estimates per image; default: 1000")
-    add(
-        "--baseline-steps",
-        type=int,
-        default=2000,
-        metavar="K",
-        help="train the baselines of estimators that are not the run's own for K mini-batches first, at fixed weights; "
-        "default: 2000",
-    )
-    add("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: that of the run")
+    add_measurement(parser, ["likelihood_ratio", REFERENCE], images=100, samples=1000, steps=2000)
     add(
         "--output",
         type=Path,
         metavar="FILE",
         help="a table if it ends in .md, else CSV; default: grad_variance-<checkpoint>.csv beside the checkpoint",
     )
-    add("--seed", type=int, default=0, help="of the noise; default: 0")
+    add("--jobs", type=at_least(1), default=1, metavar="N", help="processes that share the images; default: 1")
     return parser
 
 
 def main(argv: list[str]) -> int:
     """Measure, print and write. Returns the exit code."""
-    try:
-        run(build_parser().parse_args(argv))
-    except SystemExit as end:  # argparse has said what was wrong
-        return int(end.code or 0)
-    except (ValueError, OSError, FloatingPointError) as error:
-        print(f"releg variance: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def run(options: argparse.Namespace) -> None:
-    """Run the command with parsed options."""
-    _check(options)
-    others = {Path(name).stem: read_estimator(name) for name in options.estimators}
+    options = build_parser().parse_args(argv)
+    if options.output is not None and options.output.is_dir():
+        raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
+    others = read_estimators(options.estimators)
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
-    module, data, step = load_run(options.ckpt, options.data_dir)
-    images = training_images(data, options.num_images)
-    asked = prepare(others, module.estimator, module.model, images, options.baseline_steps, options.seed)
+    source = _load(options.ckpt, options.data_dir, options.trust)
+    images = training_images(source.data, options.num_images)
+    asked = prepare(others, source.estimator, source.model, images, options.baseline_steps, options.seed)
     count = options.num_images
+    work = Work(asked, source.model, images[:count], options.samples_per_image, options.seed)
     with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
-        results = measure(asked, module.model, images[:count], options.samples_per_image, options.seed, progress)
-    own = [name for name, estimator in asked.items() if estimator is module.estimator]
+        results = measure_in_parts(work, output.with_name(f"{output.name}.parts"), options.jobs, progress)
+    own = [name for name, estimator in asked.items() if estimator is source.estimator]
     title = (
-        f"{module.model} after {step} steps with {name_of(module.estimator)}: variance of the gradient w.r.t. the "
+        f"{source.model} after {source.step} steps with {source.trained_with}: variance of the gradient w.r.t. the "
         f"means, {count} images, {options.samples_per_image} samples each"
     )
     text = f"{title}\n\n{table(results)}\n{_footnote(asked, own, options)}"
     print(text)
-    write_atomically(output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(step, results)))
+    write_atomically(
+        output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(source.step, results))
+    )
     print(f"written to {output}", file=sys.stderr)
+    return 0
 
 
-def _check(options: argparse.Namespace) -> None:
-    check_amounts(options, "releg variance")
-    if options.output is not None and options.output.is_dir():
-        raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
+def _load(path: Path, data_dir: Path | None, trust: bool) -> Source:
+    if path.suffix == WEIGHTS:
+        says = load_weights(path)[1]
+        return Source(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), says["estimator"].upper())
+    module, data, step = load_run(path, data_dir, trust)
+    return Source(module.model, module.estimator, data, step, name_of(module.estimator))
 
 
 def table(results: Mapping[str, GradientVariances]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -12,11 +11,13 @@ from typing import NamedTuple
 
 import torch
 
-from lightning_modules import published_weights
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.published_weights import Cell
+from lightning_modules.commands.options import Parser, at_least
+from lightning_modules.grid import published_weights
+from lightning_modules.grid.published_weights import Cell
 from releg import bounds
 from releg.report import tables
+from releg.report.names import WEIGHTS
 from releg.weights import load
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -50,21 +51,21 @@ class Verdict(NamedTuple):
     problem: str
 
 
-def main(argv: list[str]) -> int:
-    """Check every published cell; returns 0 if all hold, 1 if one does not, 2 after a mistake."""
-    parser = argparse.ArgumentParser("releg verify", description=DESCRIPTION)
+def build_parser() -> Parser:
+    """All options."""
+    parser = Parser("releg verify", DESCRIPTION)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder that holds weights/")
-    parser.add_argument("--samples", type=int, default=10, metavar="S", help="draws of z per image; default: 10")
+    parser.add_argument(
+        "--samples", type=at_least(2), default=10, metavar="S", help="draws of z per image; default: 10"
+    )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: the repository's")
-    try:
-        options = parser.parse_args(argv)
-    except SystemExit as end:  # argparse has said what was wrong
-        return int(end.code or 0)
-    try:
-        verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
-    except (ValueError, OSError) as error:
-        print(f"releg verify: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """Check every published cell; returns 0 if all hold, 1 if one does not."""
+    options = build_parser().parse_args(argv)
+    verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
     print(table(verdicts, read_paper(options.results)))
     wrong = [verdict for verdict in verdicts if verdict.problem]
     for verdict in wrong:
@@ -76,12 +77,10 @@ def main(argv: list[str]) -> int:
 
 def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
     """A verdict on every published cell."""
-    if samples < 2:
-        raise ValueError(f"--samples is {samples}, expected at least 2, so that the sampling error is known")
     cells = list(published_weights.published(results))
     if not cells:
         raise ValueError(
-            f"there are no weights in {results / published_weights.FOLDER}, expected <architecture>/<lr|crn>"
+            f"there are no weights in {results / WEIGHTS}, expected <architecture>/<lr|crn>"
             ".safetensors; `bash reproduce.sh --budget standard` trains and keeps them"
         )
     x = torch.from_numpy(data.images("test")).float()

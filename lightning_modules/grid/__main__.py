@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import time
@@ -11,6 +10,9 @@ from pathlib import Path
 
 from lightning_modules.grid.options import RESULTS, parse_options
 from lightning_modules.run.lock import locked
+from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program, one_sentence
+from lightning_modules.start import current_folder_last, loading
+from releg.files import check_writable, remove_leftovers, write_atomically
 
 PAPER = "paper.json"
 
@@ -21,36 +23,27 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _check_writable(options.results)
+        _prepare(options.results)
         with locked(options.results) as lock:
+            remove_leftovers(options.results)
             started = time.monotonic()
             print("preparing ...", file=sys.stderr, flush=True)
-            from lightning_modules.grid import reproduce
+            with loading("reproduce.sh"):
+                from lightning_modules.grid import reproduce
 
             return reproduce.reproduce(options, lock, _as_typed(arguments), started)
     except KeyboardInterrupt:
         return _say("interrupted; the same command continues from the last checkpoints", 130)
     except (OSError, ValueError) as error:
-        return _say(" ".join(str(error).split()), 2)
+        return _say(one_sentence(error), 2)
     except Exception as error:
-        from lightning_modules.console import mistake_of_the_program
-
-        return _say(mistake_of_the_program(error), 1)
+        return _say(one_sentence(error), 2) if is_out_of_memory(error) else _say(mistake_of_the_program(error), 1)
 
 
-def _check_writable(results: Path) -> None:
-    """Fail before hours of training, not after."""
-    trial = results / ".writable"
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        trial.write_text("yes\n")
-        trial.unlink()
-    except OSError as error:
-        raise OSError(
-            f"cannot write to {results} ({error.strerror}), expected a folder for results; make it writable"
-        ) from None
+def _prepare(results: Path) -> None:
+    check_writable(results)
     if not (results / PAPER).is_file():
-        shutil.copyfile(RESULTS / PAPER, results / PAPER)
+        write_atomically(results / PAPER, (RESULTS / PAPER).read_bytes())
 
 
 def _as_typed(arguments: Sequence[str]) -> str:
@@ -67,4 +60,5 @@ def _say(sentence: str, code: int) -> int:
 
 
 if __name__ == "__main__":
+    current_folder_last()
     sys.exit(main())

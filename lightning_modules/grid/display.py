@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from lightning_modules.grid.estimate import Cost, left_together
-from lightning_modules.grid.launch import Ended, Job
+from lightning_modules.grid.jobs import Ended, Job
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.result import read_result
 

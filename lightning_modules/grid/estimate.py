@@ -119,7 +119,7 @@ def _seconds(do: Callable[[], object]) -> float:
 
 
 def use_threads(count: int) -> None:
-    """Use as many threads as a job will have, so that the timing fits."""
+    """Use as many threads as a job will have, so that the timing is right."""
     torch.set_num_threads(count)
     numba.set_num_threads(min(count, numba.get_num_threads()))
 

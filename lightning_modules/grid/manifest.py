@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.grid.options import ESTIMATORS, EXTENDED_ARCHITECTURE
+from lightning_modules.grid.options import ESTIMATOR_OVERLAYS, EXTENDED_ARCHITECTURE
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.folder import read_config
-from lightning_modules.run.identity import settings_of
+from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
-from releg.files import write_atomically
+from releg.files import write_json
 
 RUNS = "runs.json"
 EXTENDED_RUNS = "extended_runs.json"  # those of --extended
@@ -51,7 +52,22 @@ def write_manifests(
         earlier = _read(results / name)
         if earlier.get("runs") == manifest["runs"] and not any(status.run in made for status in there):
             manifest |= {key: earlier.get(key) for key in ("command", "seconds")}  # now they were only looked at
-        write_atomically(results / name, json.dumps(manifest, indent=1) + "\n")
+        write_json(results / name, manifest)
+
+
+def kept(results: Path, found: Sequence[RunStatus]) -> list[RunStatus]:
+    """The same runs; one that is not finished here but recorded in the manifest counts as finished."""
+    entries = _read(results / RUNS).get("runs", [])
+    return [each if each.result is not None else _as_recorded(each, entries) for each in found]
+
+
+def _as_recorded(status: RunStatus, entries: Sequence[dict[str, Any]]) -> RunStatus:
+    """The run with the result of the entry that has its settings, if there is one."""
+    settings = settings_of(status.config)
+    for entry in entries:
+        if entry["estimator"] == status.run.estimator and not differences(entry["config"], settings):
+            return replace(status, result=entry["result"], recorded=entry)
+    return status
 
 
 def _in_grid(run: GridRun) -> bool:
@@ -78,10 +94,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _entry(results: Path, status: RunStatus) -> dict[str, Any]:
+    if status.recorded is not None:
+        return status.recorded
     return {
         "folder": str(status.folder.relative_to(results)),
         "estimator": status.run.estimator,
-        **_nature(Path(ESTIMATORS.get(status.run.estimator, status.run.estimator)).stem),
+        **_nature(Path(ESTIMATOR_OVERLAYS.get(status.run.estimator, status.run.estimator)).stem),
         "config": settings_of(read_config(status.folder)),
         "result": status.result,
         "provenance": _provenance(status.folder),

@@ -14,12 +14,12 @@ from releg.report import names
 from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
 # With their overlays
-ARCHITECTURES = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
-ESTIMATORS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
+ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
+ESTIMATOR_OVERLAYS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
 
 # Of --extended: all other shipped estimators, on one architecture, by the names of their files
 EXTENDED = tuple(
-    sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATORS.values())
+    sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATOR_OVERLAYS.values())
 )
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -35,9 +35,11 @@ class Options:
 
     budget: Path
     seeds: int
-    jobs: int | None  # as many as the machine is good for
+    jobs: int | None  # None: as many as the machine can run
     only: tuple[str, str] | None  # architecture, and estimator or ""
     extended: bool  # the other estimators too
+    report: bool  # train nothing
+    missing: bool  # keep what runs.json records, although it was trained elsewhere
     results: Path
     launcher: str  # local or ray
     ray_address: str | None
@@ -45,6 +47,8 @@ class Options:
 
     def wants(self, architecture: str, estimator: str) -> bool:
         """Whether to train this part of the grid."""
+        if self.report:
+            return False
         return self.only is None or (self.only[0] == architecture and self.only[1] in ("", estimator))
 
 
@@ -67,12 +71,7 @@ def parse_options(arguments: list[str]) -> Options:
     )
     add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
-    add(
-        *("--launcher", "--engine"),  # the older name, which also means what computes common random numbers
-        choices=("local", "ray"),
-        default="local",
-        help="make runs on this machine or on a Ray cluster",
-    )
+    add("--launcher", choices=("local", "ray"), default="local", help="make runs on this machine or on a Ray cluster")
     add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
     add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
@@ -80,6 +79,12 @@ def parse_options(arguments: list[str]) -> Options:
         "--extended",
         action="store_true",
         help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
+    )
+    add("--report", action="store_true", help="train nothing: write tables and figures from the finished runs")
+    add(
+        "--missing",
+        action="store_true",
+        help="train only the runs that runs.json does not record: those that were trained elsewhere are kept",
     )
     add("--results", help=argparse.SUPPRESS)  # another folder for the results
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
@@ -89,7 +94,7 @@ def parse_options(arguments: list[str]) -> Options:
     if not budget.is_file():
         parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
     if given.only is not None and given.only[1] in EXTENDED and not given.extended:
-        parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATORS)}; add --extended")
+        parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATOR_OVERLAYS)}; add --extended")
     if given.only is not None and given.only[1] in EXTENDED and given.only[0] != EXTENDED_ARCHITECTURE:
         parser.error(
             f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
@@ -100,7 +105,9 @@ def parse_options(arguments: list[str]) -> Options:
     _check_launcher(parser, given)
     share = given.gpus_per_run or 0.0
     ray = (given.launcher, given.ray_address, share)
-    return Options(budget, given.seeds, given.jobs, given.only, given.extended, results, *ray)
+    return Options(
+        budget, given.seeds, given.jobs, given.only, given.extended, given.report, given.missing, results, *ray
+    )
 
 
 def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
@@ -136,13 +143,13 @@ def _share(text: str) -> float:
 def _part_of_the_grid(text: str) -> tuple[str, str]:
     architecture, comma, estimator = text.partition(",")
     architecture = architecture.removeprefix("SBN(").removesuffix(")")
-    if architecture not in ARCHITECTURES:
+    if architecture not in ARCHITECTURE_OVERLAYS:
         raise argparse.ArgumentTypeError(
-            f"got the architecture {architecture}, expected one of {', '.join(ARCHITECTURES)}"
+            f"got the architecture {architecture}, expected one of {', '.join(ARCHITECTURE_OVERLAYS)}"
         )
-    if comma and estimator not in (*ESTIMATORS, *EXTENDED):
+    if comma and estimator not in (*ESTIMATOR_OVERLAYS, *EXTENDED):
         raise argparse.ArgumentTypeError(
-            f"got the estimator {estimator}, expected one of {', '.join(ESTIMATORS)}, or with --extended one of "
-            f"{', '.join(EXTENDED)}"
+            f"got the estimator {estimator}, expected one of {', '.join(ESTIMATOR_OVERLAYS)}, or with --extended one "
+            f"of {', '.join(EXTENDED)}"
         )
     return architecture, estimator

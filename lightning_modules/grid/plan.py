@@ -8,8 +8,8 @@ from typing import Any
 
 from lightning_modules import CONFIGS
 from lightning_modules.grid.options import (
-    ARCHITECTURES,
-    ESTIMATORS,
+    ARCHITECTURE_OVERLAYS,
+    ESTIMATOR_OVERLAYS,
     EXTENDED,
     EXTENDED_ARCHITECTURE,
 )
@@ -43,6 +43,7 @@ class RunStatus:
     folder: Path
     result: dict[str, Any] | None
     steps_done: int  # about where an interrupted run will continue
+    recorded: dict[str, Any] | None = None  # its entry of runs.json, if it was trained elsewhere and is kept
 
     @property
     def steps(self) -> int:
@@ -58,9 +59,9 @@ def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
     measure = budget.parent.parent / "measure" / budget.name
     runs = []
     for seed in range(seeds):
-        for architecture in ARCHITECTURES:
+        for architecture in ARCHITECTURE_OVERLAYS:
             measured = [measure] if architecture == FIGURE1_ARCHITECTURE and measure.is_file() else []
-            for estimator, file in ESTIMATORS.items():
+            for estimator, file in ESTIMATOR_OVERLAYS.items():
                 arguments = _arguments(architecture, file, [budget, *measured], seed, results)
                 runs.append(GridRun(architecture, estimator, seed, arguments))
     return runs
@@ -79,7 +80,7 @@ def plan_extended(budget: Path, seeds: int, results: Path) -> list[GridRun]:
 def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, results: Path) -> tuple[str, ...]:
     configs = [
         CONFIGS / "base.yaml",
-        CONFIGS / "architecture" / ARCHITECTURES[architecture],
+        CONFIGS / "architecture" / ARCHITECTURE_OVERLAYS[architecture],
         CONFIGS / "estimator" / estimator,
         *more,
     ]

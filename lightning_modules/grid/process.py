@@ -1,7 +1,7 @@
 """One run of the grid in a process of its own, and what its end means; loads nothing heavy.
 
 `python -m lightning_modules.grid.process ARGUMENTS` is the releg command, but ends with the process that started it, so
-that nothing trains on unseen. The check starts before the long imports.
+that no run trains on unnoticed. The check starts before the long imports.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end
 
 LOG = "log.txt"  # in the run's folder: all that its processes printed
 PROGRESS = "progress.json"
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")  # those of the user win
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")  # the user's own values win
 SECONDS_TO_STOP = 5.0
 SECONDS_BETWEEN_CHECKS = 0.2
 
 
 def start(
-    folder: Path, title: str, arguments: Sequence[str], threads: int, keep_open: Sequence[int] = ()
+    folder: Path,
+    title: str,
+    arguments: Sequence[str],
+    threads: int,
+    keep_open: Sequence[int] = (),
+    gpu: str | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start releg fit; the process ends with this one.
 
@@ -34,6 +39,7 @@ def start(
         arguments: of releg fit.
         threads: for torch and numba.
         keep_open: file descriptors that the process inherits: a lock on one is held until the process is gone.
+        gpu: the only one that the process sees; none: those that this process sees.
     """
     folder.mkdir(parents=True, exist_ok=True)
     remove_progress(folder)
@@ -43,6 +49,7 @@ def start(
         **os.environ,
         PARENT_VARIABLE: str(os.getpid()),
         PROGRESS_VARIABLE: str(folder / PROGRESS),
+        **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
     }
     with (folder / LOG).open("ab") as log:
         log.write(f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())

@@ -10,17 +10,17 @@ from contextlib import contextmanager
 
 from jsonargparse import ArgumentError
 
-from lightning_modules.grid import local
+from lightning_modules.console import quieten
+from lightning_modules.grid import local_launcher, runs_per_gpu
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate, use_threads
-from lightning_modules.grid.manifest import RUNS, write_manifests
+from lightning_modules.grid.manifest import RUNS, kept, write_manifests
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
-from lightning_modules.published_weights import publish
+from lightning_modules.grid.published_weights import measure_variance, publish
 from lightning_modules.run.settings import Settings, build
 from releg.report.all import write_all
-
-WITH_WEIGHTS = ("standard", "converged", "paper")  # budgets whose best models are worth keeping
+from releg.report.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
 
 
 def reproduce(options: Options, lock: int, command: str, started: float) -> int:
@@ -38,22 +38,36 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
         runs += plan_extended(options.budget, options.seeds, options.results)
     settings = _read(runs)
     found, problems = _find(settings)
+    if options.missing:
+        found = kept(options.results, found)
     wanted = [each for each in found if options.wants(each.run.architecture, each.run.estimator)]
     made = [each.run for each in wanted if each.result is None]
     problems.update(_train(found, wanted, options, lock, start_of_a_process))
     again, damaged = _find({each.run: settings[each.run] for each in found})
+    if options.missing:
+        again = kept(options.results, again)
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
     absent = {**problems, **missing}
     write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
-    if options.budget.stem in WITH_WEIGHTS:
-        publish(options.results, json.loads((options.results / RUNS).read_bytes())["runs"])
+    _publish(options)
+    if options.budget.stem == PUBLISHED_BUDGET and not absent:
+        measure_variance(options.results, options.jobs or local_launcher.default_jobs(len(runs)))
     print(write_all(options.results))
     print(f"written to {options.results}", file=sys.stderr)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _publish(options: Options) -> None:
+    """Keep the best models: beside the published table, also those of a longer budget that are better."""
+    entries = json.loads((options.results / RUNS).read_bytes())["runs"]
+    if options.budget.stem == PUBLISHED_BUDGET:
+        publish(options.results, entries)
+    elif options.budget.stem in LONGEST_BUDGETS:
+        publish(options.results.parent, entries, options.results)
 
 
 def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
@@ -91,23 +105,44 @@ def _train(
         print(budget, file=sys.stderr)
         return {}
     if options.launcher == "ray":
-        from lightning_modules.grid import ray_cluster  # Ray is an optional extra
+        from lightning_modules.grid import ray_launcher  # Ray is an optional extra
 
-        threads = local.threads_asked_for() or 1
-        with ray_cluster.connected(options.ray_address):
-            jobs = ray_cluster.places(threads, options.gpus_per_run)
+        threads = local_launcher.threads_asked_for() or 1
+        with ray_launcher.connected(options.ray_address):
+            jobs = ray_launcher.places(threads, options.gpus_per_run)
+            if options.gpus_per_run and (need := _gpu_memory(waiting)):
+                runs_per_gpu.check_share(options.gpus_per_run, need, runs_per_gpu.total_mib())
             costs = _costs(waiting, threads, start_of_a_process)
             title = f"{budget}; on a Ray cluster"
             with _display(waiting, done, costs, jobs, title, "at this machine's pace") as (display, ordered):
-                ray_cluster.run_all(ordered, threads, options.gpus_per_run, display.update)
+                ray_launcher.run_all(ordered, threads, options.gpus_per_run, display.update)
         return display.problems
     # From what the command asks for, not from what is left of it: rounding depends on the number of threads, and a run
     # that is continued must go on with as many.
-    jobs = options.jobs or local.default_jobs(len(wanted))
-    costs = _costs(waiting, local.threads_per_job(jobs), start_of_a_process)
-    with _display(waiting, done, costs, jobs, budget, "on this machine") as (display, ordered):
-        local.run_all(ordered, jobs, lock, display.update)
+    jobs = options.jobs or local_launcher.default_jobs(len(wanted))
+    return make_locally(waiting, done, jobs, lock, budget, start_of_a_process)
+
+
+def make_locally(
+    waiting: list[RunStatus], done: int, jobs: int, lock: int, title: str, start_of_a_process: float
+) -> dict[GridRun, str]:
+    """Make the runs on this machine, `jobs` at a time. Returns what went wrong."""
+    if jobs > 1 and (need := _gpu_memory(waiting)):
+        runs_per_gpu.check_jobs(jobs, need, runs_per_gpu.free_mib())
+    costs = _costs(waiting, local_launcher.threads_per_job(jobs), start_of_a_process)
+    with _display(waiting, done, costs, jobs, title, "on this machine") as (display, ordered):
+        local_launcher.run_all(ordered, jobs, lock, display.update)
     return display.problems
+
+
+def _gpu_memory(waiting: Sequence[RunStatus]) -> int:
+    """MiB of a GPU that the largest of the runs needs; 0 if none trains on a GPU here."""
+    kinds = {
+        (each.run.architecture, each.run.estimator): each.config
+        for each in waiting
+        if runs_per_gpu.takes_gpu(each.config)
+    }
+    return max(map(runs_per_gpu.mib_of, kinds.values()), default=0)
 
 
 @contextmanager
@@ -130,6 +165,7 @@ def _display(
 
 def _costs(waiting: list[RunStatus], threads: int, start_of_a_process: float) -> dict[GridRun, Cost]:
     """Predicted costs, from one trial per architecture and estimator. Empty if a trial fails; the run will say why."""
+    quieten()
     use_threads(threads)
     kinds: dict[tuple[str, str], Cost] = {}
     try:

@@ -19,7 +19,8 @@ from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say
 from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
-from lightning_modules.run.tables import MetricsCSV
+from lightning_modules.run.signals import Signals
+from lightning_modules.run.tables import metrics_of
 from lightning_modules.sbn_module import SBNModule
 from releg.sbn import SigmoidBeliefNet
 
@@ -29,18 +30,27 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 class TrainingClock(RunCallback):
-    """Seconds spent in training steps, over all interruptions; validation and measurements do not count."""
+    """Seconds spent in training steps, over all interruptions; validation and measurements do not count.
 
-    def __init__(self) -> None:
+    Neither does the time while the process is stopped (SIGSTOP, Ctrl-Z): such a step counts as long as the one before
+    it. While the machine is suspended, the clock stands still anyway.
+
+    Args:
+        signals: which know whether the process was stopped.
+    """
+
+    def __init__(self, signals: Signals | None = None) -> None:
         self.seconds = 0.0
-        self._started = 0.0
+        self._signals = signals or Signals()
+        self._started = (0.0, 0)  # time, and stops so far
+        self._last = 0.0  # seconds of the last step
 
     def state_dict(self) -> dict[str, Any]:
         """The time so far."""
         return {"seconds": self.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from that time."""
         self.seconds = state_dict["seconds"]
 
     def on_load_checkpoint(
@@ -56,20 +66,22 @@ class TrainingClock(RunCallback):
 
     @staticmethod
     def _rewind(trainer: pl.Trainer, step: int) -> None:
-        for logger in trainer.loggers:
-            if isinstance(logger, MetricsCSV):
-                logger.rewind(step)
+        every = trainer.log_every_n_steps if trainer.accumulate_grad_batches == 1 else 0  # type: ignore[attr-defined]
+        for logger in metrics_of(trainer):
+            logger.rewind(step, every)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start the clock."""
-        self._started = time.perf_counter()
+        self._started = (time.perf_counter(), self._signals.stops)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Stop the clock and pass the time to metrics.csv."""
-        self.seconds += time.perf_counter() - self._started
-        for logger in trainer.loggers:
-            if isinstance(logger, MetricsCSV):
-                logger.seconds = self.seconds
+        began, stops = self._started
+        if self._signals.stops == stops:
+            self._last = time.perf_counter() - began
+        self.seconds += self._last
+        for logger in metrics_of(trainer):
+            logger.seconds = self.seconds
 
 
 class StepProgress(RunCallback):

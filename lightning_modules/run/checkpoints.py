@@ -15,13 +15,15 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
-from lightning_modules.console import NO_ROOM, say
+from lightning_modules.console import say
 from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
+from lightning_modules.run.tables import metrics_of
+from lightning_modules.sbn_module import INSTANTIATOR
+from lightning_modules.sentences import NO_ROOM, is_out_of_memory
 from releg.files import replacing
 
-INSTANTIATOR = "pytorch_lightning.cli.instantiate_module"  # what Lightning builds a module of plain settings with
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 STEPS_BETWEEN_AGREEMENTS = 50  # of several ranks, on whether to save now
 PARTS = {  # what Lightning and this project read from a checkpoint
@@ -51,6 +53,8 @@ class SafeCheckpointIO(TorchCheckpointIO):
             with replacing(target) as file:
                 torch.save({**checkpoint, "digest": digest(checkpoint)}, file)
         except (OSError, RuntimeError) as error:  # torch's writer turns the system's errors into its own
+            if is_out_of_memory(error):
+                raise
             cause = error.__context__ if isinstance(error.__context__, OSError) else error
             forbidden = isinstance(cause, OSError) and cause.errno is not None and cause.errno not in NO_ROOM
             wanted = "a file that can be written; change that" if forbidden else "room for it; free some disk space"
@@ -283,6 +287,8 @@ class RunCheckpoint(RunCallback):
         last = self.folder(trainer) / LAST
         if trainer.is_global_zero and last.is_file():
             last.replace(last.with_name(PREVIOUS))
+        for logger in metrics_of(trainer):
+            logger.sync()
         trainer.save_checkpoint(last)
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()

@@ -19,8 +19,9 @@ import yaml
 from lightning_modules.run import lock
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.settings import Config, Settings, snake_case
+from lightning_modules.yaml_files import read_yaml
 from releg.architecture import architecture_name
-from releg.files import write_atomically
+from releg.files import remove_leftovers, write_atomically
 
 CONFIG, RESULT = "config.yaml", "result.json"
 SECONDS_FOR_RANK_0 = 60.0  # to choose the folder
@@ -65,6 +66,7 @@ def claimed_run_folder(settings: Settings) -> Iterator[Path]:
                 continue
             if find_run_folder(settings) != folder:  # another run took it before the lock was ours
                 continue
+            remove_leftovers(folder)
             if not (folder / RESULT).is_file():
                 save_config(folder, settings.config)
             yield folder
@@ -82,8 +84,8 @@ def await_run_folder(settings: Settings) -> Path:
 def read_config(folder: Path) -> Config:
     """The saved config of a run; ValueError if it is damaged."""
     try:
-        config = yaml.load((folder / CONFIG).read_text(), yaml.CSafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        config = read_yaml(folder / CONFIG)
+    except ValueError as error:
         raise ValueError(_damaged(folder)) from error
     parts = ("model", "data", "trainer")
     if not isinstance(config, dict) or not all(isinstance(config.setdefault(part, {}), dict) for part in parts):

@@ -69,7 +69,7 @@ def identity_of(config: Config, module: SBNModule, data: BinaryImages, ranks: in
 def check_fits(
     checkpoint: Mapping[str, Any], identity: Mapping[str, Any], weights: Mapping[str, Tensor], fix: str
 ) -> None:
-    """ValueError, naming the first difference, unless the checkpoint has the architecture, estimator and data.
+    """Raise ValueError, naming the first difference, unless architecture, estimator and data are the checkpoint's.
 
     Args:
         checkpoint: with all its parts.
@@ -90,14 +90,14 @@ def check_fits(
 
 
 def check_ranks(checkpoint: Mapping[str, Any], identity: Mapping[str, Any], fix: str) -> None:
-    """ValueError unless the checkpoint was trained on as many ranks."""
+    """Raise ValueError unless the checkpoint was trained on the same number of ranks."""
     _compare(RANKS, checkpoint["identity"].get(RANKS, 1), identity[RANKS], fix)
 
 
 def check_settings(
     checkpoint: Mapping[str, Any], identity: Mapping[str, Any], fix: str, ignored: tuple[str, ...] = ()
 ) -> None:
-    """ValueError, naming the first difference, unless the checkpoint was trained with these settings.
+    """Raise ValueError, naming the first difference, unless the checkpoint was trained with these settings.
 
     A checkpoint written before settings were part of it has none to compare.
     """

@@ -24,6 +24,7 @@ from lightning_modules.run.checkpoints import (
     load_run_checkpoint,
 )
 from lightning_modules.run.folder import CONFIG, RESULT, await_run_folder, claimed_run_folder
+from lightning_modules.run.hooks import NoProfiler
 from lightning_modules.run.identity import (
     OF_EVALUATION,
     check_fits,
@@ -38,8 +39,10 @@ from lightning_modules.run.settings import Built, Config, Settings
 from lightning_modules.run.signals import Signals
 from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.run.tensorboard import RunTensorBoard
+from lightning_modules.sbn_module import check_precision
 from releg.architecture import architecture_name
 
+INTERRUPTED = 130  # exit code: 128 + SIGINT
 UNFINISHED = 75  # exit code: try again later
 FIX = "use the config.yaml of the checkpoint's run"
 
@@ -50,6 +53,16 @@ class Start(NamedTuple):
     path: Path
     step: int
     is_own: bool  # or another run's, which the user named
+
+
+def run(command: str, arguments: list[str]) -> int:
+    """Fit, validate or test. Returns the exit code."""
+    settings = Settings(command, arguments)
+    if command == "fit":
+        fit(settings)
+    else:
+        evaluate(settings)
+    return 0
 
 
 def fit(settings: Settings) -> None:
@@ -87,11 +100,13 @@ def evaluate(settings: Settings) -> None:
     if trainer.is_global_zero:
         print(f"{path}, step {checkpoint['global_step']}:")
         for name, value in metrics.items():
-            print(f"{name} {value:.4f}")
+            if name != "step":
+                print(f"{name} {value:.4f}")
 
 
 def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, loggers: Sequence[Logger] = ()) -> pl.Trainer:
     """A Trainer with these arguments. Only the loggers and callbacks write anything, and only to the folder."""
+    check_precision(settings.get("precision"))
     ours = {
         "default_root_dir": None if folder is None else str(folder),
         "plugins": [SafeCheckpointIO()],
@@ -100,6 +115,7 @@ def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, logger
         "enable_model_summary": False,
         "enable_checkpointing": False,
         "num_sanity_val_steps": 0,
+        "profiler": settings.get("profiler") or NoProfiler(),
     }
     trainer = pl.Trainer(**{**settings, **ours})
     ranks.share_machine(trainer)
@@ -109,14 +125,15 @@ def make_trainer(settings: Mapping[str, Any], folder: Path | None = None, logger
 def make_loggers(folder: Path, start: Start | None = None) -> list[Logger]:
     """Loggers of metrics.csv and of TensorBoard, which hides what was logged after the start's checkpoint."""
     purge_step = start.step + 1 if start else None
-    return [MetricsCSV(folder), RunTensorBoard(folder, name="", version="", purge_step=purge_step)]
+    metrics = MetricsCSV(folder, continues=start is not None and start.is_own)
+    return [metrics, RunTensorBoard(folder, name="", version="", purge_step=purge_step)]
 
 
 def training_callbacks(
     identity: Mapping[str, Any], minutes: float, signals: Signals, module_settings: Mapping[str, Any] | None = None
 ) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
     """The clock, the keeper of checkpoints, and all callbacks of a run in the order of their calls."""
-    clock, keeper = TrainingClock(), RunCheckpoint(identity, minutes, signals, module_settings)
+    clock, keeper = TrainingClock(signals), RunCheckpoint(identity, minutes, signals, module_settings)
     return clock, keeper, [clock, StepProgress(), ProgressFile(), ImageGrids(), keeper]
 
 
@@ -137,7 +154,7 @@ def _open(settings: Settings) -> Iterator[Path]:
 def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> None:
     given = {**built.trainer, "val_check_interval": _at_most(built.trainer)}
     trainer = make_trainer(given, folder)
-    _prepare(built, folder)
+    changes = _prepare(settings, built, folder)
     identity = identity_of(settings.config, built.module, built.data, trainer.num_devices * trainer.num_nodes)
     start = _find_start(built, folder, identity)
     trainer.loggers = make_loggers(folder, start)
@@ -148,8 +165,15 @@ def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> 
     if start:
         keeper.inherits_best = start.is_own
         say(f"continuing {folder} from {start.path.name}")
+        if changes:
+            say(f"this part of the run has {changes}; the whole may differ from a run made in one go")
     method = {**built.method, "ckpt_path": start.path if start else None}
-    trainer.fit(built.module, datamodule=built.data, **method)
+    try:
+        trainer.fit(built.module, datamodule=built.data, **method)
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != 1:  # 1 is what Lightning makes of Ctrl-C
+            raise
+        raise EndedEarlyError(f"interrupted; {_how_to_go_on(keeper, start)}", INTERRUPTED) from None
     if trainer.global_step < trainer.max_steps:
         raise EndedEarlyError(
             f"{folder} is not finished: training stopped at step {trainer.global_step} of {trainer.max_steps} "
@@ -160,9 +184,10 @@ def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> 
 
 
 @rank_zero_only
-def _prepare(built: Built, folder: Path) -> None:
+def _prepare(settings: Settings, built: Built, folder: Path) -> str:
+    """Prepare the data; returns what has changed since another process worked on the run."""
     built.data.prepare_data()
-    record_provenance(folder, built.data.checksum)
+    return record_provenance(folder, built.data.checksum, settings.config)
 
 
 def _find_start(built: Built, folder: Path, identity: Mapping[str, Any]) -> Start | None:
@@ -187,6 +212,13 @@ def _find_start(built: Built, folder: Path, identity: Mapping[str, Any]) -> Star
         return None
     check_ranks(checkpoint, identity, FIX)
     return Start(path, checkpoint["global_step"], is_own=found is not None)
+
+
+def _how_to_go_on(keeper: RunCheckpoint, start: Start | None) -> str:
+    saved = keeper.saved_step if keeper.saved_step >= 0 else start.step if start and start.is_own else 0
+    if not saved:
+        return "no step is saved yet, and the same command begins anew"
+    return f"step {saved} is saved, and the same command continues from there"
 
 
 def _finish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from lightning_modules.run.folder import CONFIG, read_config
 from lightning_modules.run.identity import check_fits, check_settings, identity_of
 from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.trust import only_shipped_classes
 
 
 class LoadedRun(NamedTuple):
@@ -21,18 +23,20 @@ class LoadedRun(NamedTuple):
     step: int
 
 
-def load_run(checkpoint: Path, data_dir: Path | None = None) -> LoadedRun:
+def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False) -> LoadedRun:
     """The module, with the checkpoint's weights, the data of its run, and the number of steps it was trained.
 
     Args:
         checkpoint: a file in the folder of a run.
         data_dir: folder of the data, if it is no longer where the run had it.
+        trust: whether classes may be used that are not shipped, if the config beside the checkpoint names some.
     """
     state = load_run_checkpoint(checkpoint)
     if not (checkpoint.parent / CONFIG).is_file():
         raise FileNotFoundError(f"there is no {CONFIG} beside {checkpoint}, expected the run's own; keep them together")
     config = read_config(checkpoint.parent)
-    module, data = build(config, data_dir)
+    with nullcontext() if trust else only_shipped_classes(checkpoint.parent / CONFIG):
+        module, data = build(config, data_dir)
     identity = identity_of(config, module, data)
     fix = f"{checkpoint} and the {CONFIG} beside it are of different runs; keep the files of a run together"
     check_fits(state, identity, module.state_dict(), fix)

@@ -1,4 +1,4 @@
-"""What the process of a run and the one that started it owe each other; loads nothing heavy.
+"""How a run's process and the process that started it stay in touch; loads nothing heavy.
 
 The run ends with the process that started it, however that ends, and tells it in a small file how far it is.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import threading
@@ -38,10 +39,11 @@ class Progress(NamedTuple):
 
 
 def write_progress(path: Path, progress: Progress) -> None:
-    """Replace the file. A display that cannot be fed does not stop training."""
-    temporary = path.with_name(f".{path.name}.part")
+    """Replace the file. If it cannot be written, training continues all the same."""
+    elbo = progress.elbo if progress.elbo is not None and math.isfinite(progress.elbo) else None
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):
-        temporary.write_text(json.dumps(progress._asdict()))  # not synced: it need not survive the machine
+        temporary.write_text(json.dumps({"step": progress.step, "elbo": elbo}))  # it need not survive the machine
         temporary.replace(path)
 
 

@@ -1,22 +1,29 @@
-"""Where a result comes from: commit, versions, hardware and command line of each process that worked on a run."""
+"""Where a result comes from: commit, versions, hardware and command line of each process that worked on a run.
+
+If another version of the program continues a run, the difference is reported and recorded.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from releg.files import write_atomically
+from lightning_modules.run.settings import Config
+from releg.files import write_json
 from releg.machine import cores
 
 PROVENANCE = "provenance.json"
+NOT_THE_USERS = ("releg", "lightning_modules", "torch", "pytorch_lightning", "lightning")
 PACKAGES = ("torch", "torchvision", "pytorch-lightning", "torchmetrics", "numba", "numpy")
 
 
@@ -37,10 +44,53 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def record_provenance(folder: Path, data_checksum: str) -> None:
-    """Add one entry to provenance.json: a run that was interrupted has several."""
-    entries = [*read_provenance(folder), provenance() | {"data_sha256": data_checksum}]
-    write_atomically(folder / PROVENANCE, json.dumps(entries, indent=2) + "\n")
+def record_provenance(folder: Path, data_checksum: str, config: Config) -> str:
+    """Add one entry to provenance.json: a run that was interrupted has several.
+
+    Returns in one line what differs from the entry before; empty if nothing does, or if there is none.
+    """
+    before = read_provenance(folder)
+    entry = provenance() | {"data_sha256": data_checksum}
+    if own := own_sources(config):
+        entry["own_sources"] = own
+    write_json(folder / PROVENANCE, [*before, entry], indent=2)
+    return "; ".join(_changes(before[-1], entry)) if before else ""
+
+
+def own_sources(config: Config) -> dict[str, str]:
+    """SHA-256 of the file of each module that is not shipped and whose classes a config names, once it is imported."""
+    names = {class_path.rpartition(".")[0] for class_path in class_paths(config)}
+    own = {name for name in names if name and name.split(".")[0] not in NOT_THE_USERS}
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in sorted(own)}
+    return {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in files.items() if file}
+
+
+def class_paths(config: Any) -> Iterator[str]:
+    """All classes that a config names."""
+    if isinstance(config, dict):
+        if isinstance(config.get("class_path"), str):
+            yield config["class_path"]
+        config = list(config.values())
+    if isinstance(config, list):
+        for each in config:
+            yield from class_paths(each)
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    """What can change a number, if it differs between two entries."""
+    commits = [_commit(entry) for entry in (before, now)]
+    if commits[0] != commits[1]:
+        yield f"commit {commits[1]}, before {commits[0]}"
+    for kind in ("packages", "own_sources"):
+        old, new = ({**entry[kind]} if isinstance(entry.get(kind), dict) else {} for entry in (before, now))
+        for name in sorted(old.keys() & new.keys()):
+            if old[name] != new[name]:
+                yield f"{name} {new[name]}, before {old[name]}" if kind == "packages" else f"a changed {name}"
+
+
+def _commit(entry: dict[str, Any]) -> str:
+    changed = " with uncommitted changes" if entry.get("uncommitted_changes") else ""
+    return f"{str(entry.get('commit', ''))[:7] or 'unknown'}{changed}"
 
 
 def read_provenance(folder: Path) -> list[dict[str, Any]]:

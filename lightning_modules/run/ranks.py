@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,6 +15,8 @@ from torch import Tensor, distributed
 
 from lightning_modules.run import parent
 
+LAUNCHED = frozenset({"MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"})  # the user, or another launcher, says where to meet
+_meeting_points: list[distributed.TCPStore] = []  # open as long as the process lives
 AS_LONG_AS_IT_TAKES = timedelta(days=10_000)
 
 
@@ -24,7 +27,7 @@ def is_first() -> bool:
 
 
 def follow_launcher() -> None:
-    """Make a rank that another one started end with it, however that ends."""
+    """End this rank together with the one that started it, however that one ends."""
     if os.environ.get("LOCAL_RANK", "0") != "0":
         parent.end_with(int(os.environ.get(parent.PARENT_VARIABLE) or os.getppid()))
 
@@ -40,6 +43,32 @@ def share_machine(trainer: pl.Trainer) -> None:
         torch.set_num_threads(max(1, torch.get_num_threads() // trainer.num_devices))
     if os.environ.get("LOCAL_RANK", "0") == "0":
         os.environ[parent.PARENT_VARIABLE] = str(os.getpid())
+        if trainer.num_nodes == 1 and not LAUNCHED.intersection(os.environ):
+            _meet_on_loopback()
+
+
+def _meet_on_loopback() -> None:
+    """Let the ranks of this machine meet where no other machine can connect; torch's own store listens everywhere.
+
+    A store that torch opens later at the same port, in this process, is served by this one.
+    """
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        store = distributed.TCPStore(
+            "127.0.0.1",
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            multi_tenant=True,
+            master_listen_fd=listener.detach(),
+        )
+    _meeting_points.append(store)
+    os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if loopback is not None:
+        for library in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", loopback)
 
 
 def mean_over_ranks_(values: Sequence[Tensor]) -> None:

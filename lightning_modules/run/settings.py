@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,14 +23,20 @@ from pytorch_lightning.cli import LightningArgumentParser
 from lightning_modules import CONFIGS
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import USER_ERRORS, one_sentence
+from lightning_modules.console import USER_ERRORS
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.sentences import is_out_of_memory, one_sentence
+from lightning_modules.shipped_estimators import import_all
+from lightning_modules.trust import HELP as TRUST
+from lightning_modules.trust import only_shipped_classes
+from lightning_modules.yaml_files import read_yaml
+from releg.rmsprop import PAPER
 
 Config = dict[str, Any]  # as config.yaml keeps it
 DESCRIPTION = """Settings come from config files, of which later ones override earlier ones, and from these
 options, which override both.
 --model.estimator.help NAME and --data.help NAME explain the settings of a class."""
-COMMANDS = ("fit", "validate", "test")
+OF_THE_COMMAND = ("checkpoint_minutes", "trust")  # not of the run
 OWN_PACKAGES = ("releg", "lightning_modules")
 DEFAULT_DATA = f"{BinarizedMNIST.__module__}.{BinarizedMNIST.__qualname__}"
 
@@ -54,16 +61,23 @@ class Settings:
     def __init__(self, command: str, arguments: list[str]) -> None:
         self.command = command
         self._parser, self._method_arguments = _build_parser(command)
-        self._parsed = self._parser.parse_args(find_configs(_with_checkpoint(command, arguments)))
+        words, self._beside = _with_checkpoint(command, arguments)
+        with self._trust():
+            self._parsed = self._parser.parse_args(find_configs(words))
+        if self._parsed.data is None:
+            raise ValueError("data is null, expected settings of the images; leave it out for BinarizedMNIST")
+
+    def _trust(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._beside is None else only_shipped_classes(self._beside)
 
     @cached_property
     def config(self) -> Config:
         """All settings, as config.yaml keeps them."""
-        return {key: value for key, value in _plain(self._parser, self._parsed).items() if key != "checkpoint_minutes"}
+        return {key: value for key, value in _plain(self._parser, self._parsed).items() if key not in OF_THE_COMMAND}
 
     @property
     def checkpoint_minutes(self) -> float:
-        """How often fit saves checkpoints; not a property of the run, so its config does not have it."""
+        """How often fit saves checkpoints."""
         return float(self._parsed.checkpoint_minutes)
 
     @property
@@ -84,10 +98,13 @@ class Settings:
     def build(self) -> Built:
         """Module, data, and the arguments of Trainer and method; ValueError, with a sentence, if they do not work."""
         try:
-            built = self._parser.instantiate(self._parsed)
+            with self._trust():
+                built = self._parser.instantiate(self._parsed)
         except USER_ERRORS:
             raise
         except Exception as error:  # whatever the classes of Lightning, torch or the user raise
+            if is_out_of_memory(error):
+                raise
             raise ValueError(
                 f"nothing can be built from these settings ({type(error).__name__}: {one_sentence(error)}), expected "
                 f"some that releg {self.command} --help describes; correct them"
@@ -125,6 +142,8 @@ def _build_parser(command: str) -> tuple[LightningArgumentParser, list[str]]:
     if command == "fit":
         minutes = "Minutes of training after which a checkpoint is saved, if no validation has saved one."
         add("--checkpoint_minutes", type=PositiveFloat, default=5.0, help=minutes)
+    else:
+        add("--trust", action="store_true", help=TRUST)
     parser.add_lightning_class_args(pl.Trainer, "trainer")
     _add_model_and_data(parser)
     parser.link_arguments("seed_everything", "model.seed")
@@ -134,7 +153,10 @@ def _build_parser(command: str) -> tuple[LightningArgumentParser, list[str]]:
 
 
 def _add_model_and_data(parser: ArgumentParser) -> None:
+    import_all()
     parser.add_class_arguments(SBNModule, "model", fail_untyped=False, sub_configs=True)
+    # jsonargparse cannot see what a function builds, and the default is part of a run's identity
+    parser.set_defaults({"model.optimizer": {"class_path": "torch.optim.RMSprop", "init_args": PAPER}})
     explained = (
         "Settings of BinarizedMNIST, for instance --data.binarization fixed --data.batch_size 100; "
         "--data.help BinarizedMNIST explains them. Or the class path of another subclass of BinaryImages."
@@ -210,27 +232,32 @@ def snake_case(name: str) -> str:
 def _estimator_in(file: Path, class_path: str) -> Config | None:
     """The estimator in a config file, if the file describes one of that class and nothing else."""
     try:
-        content = yaml.load(file.read_text(), yaml.CSafeLoader)
+        content = read_yaml(file)
         estimator = content["model"]["estimator"]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     only = set(content) == {"model"} and set(content["model"]) == {"estimator"} and isinstance(estimator, dict)
     return complete(estimator) if only and estimator.get("class_path") == class_path else None
 
 
-def _with_checkpoint(command: str, arguments: list[str]) -> list[str]:
-    """--ckpt means --ckpt_path. To test a checkpoint the config beside it is used, unless another one is given."""
+def _with_checkpoint(command: str, arguments: list[str]) -> tuple[list[str], Path | None]:
+    """--ckpt means --ckpt_path. To test a checkpoint the config beside it is used, unless another one is given.
+
+    Returns the words, and that config unless the user trusts it.
+    """
     words = [re.sub(r"^--ckpt(?==|$)", "--ckpt_path", word) for word in arguments]
     if command == "fit" or any(word in ("--config", "-c") or word.startswith("--config=") for word in words):
-        return words
+        return words, None
     paths = [word.removeprefix("--ckpt_path=") for word in words if word.startswith("--ckpt_path=")]
     paths += [after for word, after in pairwise(words) if word == "--ckpt_path"]
-    beside = [path for path in (Path(each).with_name("config.yaml") for each in paths) if path.is_file()]
-    return [*(word for path in beside[-1:] for word in ("--config", str(path))), *words]
+    beside = next((path for each in paths[-1:] if (path := Path(each).with_name("config.yaml")).is_file()), None)
+    if beside is None:
+        return words, None
+    return ["--config", str(beside), *words], None if "--trust" in words else beside
 
 
 def find_configs(arguments: list[str]) -> list[str]:
-    """Replace names of shipped configs by their paths; files that exist as given win."""
+    """Replace names of shipped configs by their paths; files that exist as given win. ValueError if one is none."""
     found = list(arguments)
     for position, argument in enumerate(arguments):
         if argument in ("--config", "-c") and position + 1 < len(arguments):
@@ -241,9 +268,9 @@ def find_configs(arguments: list[str]) -> list[str]:
 
 
 def _find_config(name: str) -> str:
-    if Path(name).is_file():
-        return name
-    if (CONFIGS / name).is_file():
-        return str(CONFIGS / name)
+    for path in (Path(name), CONFIGS / name):
+        if path.is_file():
+            read_yaml(path)  # refused here, before the parser writes out its aliases
+            return str(path)
     shipped = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml"))
     raise FileNotFoundError(f"there is no config {name}, expected a file or one of {', '.join(shipped)}; name one")

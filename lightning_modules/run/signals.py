@@ -1,4 +1,7 @@
-"""SIGTERM and SIGHUP: a training run saves a checkpoint before it ends; schedulers send these when time is up."""
+"""SIGTERM and SIGHUP: a training run saves a checkpoint before it ends; schedulers send these when time is up.
+
+SIGCONT: the process was stopped for a while.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ class Signals:
     def __init__(self) -> None:
         self.received: int | None = None
         self.is_training = False
+        self.stops = 0  # how often the process was stopped and continued
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGCONT)}
         self.listen()
         return self
 
@@ -38,6 +42,10 @@ class Signals:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, self._handle)
+            signal.signal(signal.SIGCONT, self._note_stop)
+
+    def _note_stop(self, number: int, frame: FrameType | None) -> None:
+        self.stops += 1
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None or not self.is_training:

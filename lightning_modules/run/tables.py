@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.console import say
 from releg.files import write_atomically
-from releg.measure.variance import GradientVariances
+from releg.measure.collected import GradientVariances
 from releg.report import formats
 from releg.report.formats import METRICS as METRICS_COLUMNS
 from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
@@ -27,11 +29,13 @@ class MetricsCSV(Logger):
 
     Args:
         folder: the run's folder.
+        continues: whether the run was in this folder before, so that rows are expected there.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, continues: bool = False) -> None:
         super().__init__()
         self.path = folder / METRICS
+        self._continues = continues
         self.seconds = 0.0  # kept up to date by TrainingClock
         self._continued_at: int | None = None
 
@@ -62,16 +66,43 @@ class MetricsCSV(Logger):
             writer.writerows(rows)
 
     @rank_zero_only
-    def rewind(self, step: int) -> None:
-        """Forget what was logged after `step`: a run continued from there logs it again."""
-        self._continued_at = step
-        self._keep(lambda row: int(row["step"]) <= step)
-
-    def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
+    def sync(self) -> None:
+        """Sync all rows to disk, so that a checkpoint saved later never knows more steps than the file."""
         if self.path.exists():
-            kept = [row for row in read_metrics(self.path) if wanted(row)]
-            rows = (",".join(row[column] for column in METRICS_COLUMNS) for row in kept)
-            write_atomically(self.path, "\n".join([",".join(METRICS_COLUMNS), *rows]) + "\n")
+            with self.path.open("a") as file:
+                os.fsync(file.fileno())
+
+    @rank_zero_only
+    def rewind(self, step: int, every: int) -> None:
+        """Forget what was logged after `step`: a run continued from there logs it again. Say which rows are lost.
+
+        Args:
+            step: that the run has reached.
+            every: steps between two rows of train/elbo; 0 if that is not known.
+        """
+        if step == self._continued_at:
+            return  # done already
+        self._continued_at = step
+        kept = self._keep(lambda row: int(row["step"]) <= step)
+        logged = {int(row["step"]) for row in kept if row["metric"] == "train/elbo"}
+        if self._continues and every:
+            lost = set(range(min(logged, default=every), step + 1, every)) - logged
+            if lost:
+                say(f"{self.path} lacks {len(lost)} rows from step {min(lost)} on, expected one per {every} steps")
+
+    def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> list[dict[str, str]]:
+        """Write the wanted rows only; returns them."""
+        if not self.path.exists():
+            return []
+        kept = [row for row in read_metrics(self.path) if wanted(row)]
+        rows = (",".join(row[column] for column in METRICS_COLUMNS) for row in kept)
+        write_atomically(self.path, "\n".join([",".join(METRICS_COLUMNS), *rows]) + "\n")
+        return kept
+
+
+def metrics_of(trainer: pl.Trainer) -> list[MetricsCSV]:
+    """The loggers of this kind."""
+    return [logger for logger in trainer.loggers if isinstance(logger, MetricsCSV)]
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
-"""The gradient that flips give, and with which chances they are simulated when not all are.
+"""The gradient computed from flips, and the probability of simulating each flip when only some are simulated.
 
-A value divided by the chance of being chosen is unbiased (Horvitz & Thompson 1952).
+Dividing a value by its probability of being chosen keeps the sum unbiased (Horvitz & Thompson 1952).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from releg.systematic_sampling import proportional
 
 
 def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
-    """sum_k f_k d q(k) / d logits, from f_k (N, units, states) up to a constant: like the logits.
+    """sum_k f_k d q(k) / d logits, in the shape of the logits; f_k (N, units, states) is known up to a constant.
 
-    These are (N, units, states), or (N, units) logits of means: then it is (f_1 - f_0) mean (1 - mean).
+    The logits are (N, units, states), or (N, units) logits of means: then the result is (f_1 - f_0) mean (1 - mean).
     """
     if logits.dim() == 2:
         return (f_k[..., 1] - f_k[..., 0]) * bernoulli.variance(logits)
@@ -25,10 +25,10 @@ def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def flip_chances(logits: Tensor, z: Tensor, flips: int) -> Tensor:
-    """With which probability each unit's change to each state is simulated, (N, units, states); `flips` in sum.
+    """The probability of simulating each unit's change to each state, (N, units, states); they sum to `flips`.
 
-    In proportion to the length of gradient_of_mean per change of f: q_k |one_hot(k) - q|. Sums are in float64, where
-    the device has it.
+    Proportional to the length of gradient_of_mean per change of f: q_k |one_hot(k) - q|. Sums use float64 if the
+    device has it.
     """
     if logits.dim() == 2:
         weights = bernoulli.variance(logits)[..., None].expand(-1, -1, 2)

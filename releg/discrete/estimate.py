@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 from releg.discrete.chances import flip_chances, gradient_of_mean
-from releg.discrete.flips import Flips, all_flips, simulate
+from releg.discrete.flips import Flips, flips_of, simulate
 from releg.discrete.footprint import Footprint
 from releg.discrete.layers import Layer, Values
 from releg.discrete.model import DiscreteModel, Sample, check_uniform
 from releg.systematic_sampling import chosen
 
 F = Callable[[Tensor, Values], Tensor]
-CPU_MIB = 32  # larger batches leave the cache of an ordinary CPU and are slower
+CPU_MIB = 16  # the allocator returns larger arrays to the system each time, which costs more than batching
+LISTED_BYTES = 64  # per listed flip: row, unit, state, masks, f and its change
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """What Algorithm 1 answers for N rows. Signs as in the estimators: f is to grow, the surrogate to shrink."""
+    """The result of Algorithm 1 for N rows. Signs as in the estimators: maximise f, minimise the surrogate."""
 
     f: Tensor  # (N,) detached, at the sample
     surrogate: Tensor  # (N,) equals -f; its gradient is the estimate of the gradient of -E f for every parameter
@@ -43,8 +44,8 @@ def gradient(
     """Delta_i = sum_k f_k grad q(z_i = k | parents), f_k simulated with z_i = k and the noise of the others.
 
     Equation 2 and Algorithm 1 of Tokui & Sato (2016); `releg.discrete.printed` has the latter as printed. Unbiased.
-    Cost: f at the sample and at each of its flips, units * (states - 1) per layer, in batches; of a flip, the
-    descendants are simulated as far as they change. With `flips`, no more than that many per row and layer.
+    Cost: f at the sample and at each of its flips, units * (states - 1) per layer, in batches; after a flip,
+    only descendants with a changed parent are simulated. With `flips`, at most that many per row and layer.
 
     Args:
         model: q(z | x).
@@ -52,28 +53,32 @@ def gradient(
             is that at the sample. Where f contains -log q, detach that term: its own expected gradient is zero.
         x: (N, ...) inputs; repeat rows for several simulations of each.
         noise: `model.draw_noise(x)`; drawn if not given.
-        generator: of the noise and the choice that are drawn here.
-        memory_mib: bound on the memory of a batch of flips, in MiB. The result depends on it by rounding only.
-        flips: how many flips per row and layer are simulated. Chosen at random, in proportion to their part in the
-            gradient of the logits, and reweighted: as unbiased as all of them (None), and cheaper.
-        choice: (N,) uniform numbers per layer by which they are chosen; drawn if not given.
+        generator: draws the noise and the choice if they are not given.
+        memory_mib: bound on the memory of a batch of flips, in MiB: all tensors that are copied, listed or made by the
+            layers and f. The sample with its graph, as for REINFORCE, and the result come on top. A batch has at
+            least one flip. The result depends on this bound only by rounding.
+        flips: how many flips to simulate per row and layer; None: all. They are chosen at random, in proportion to
+            their part in the gradient of the logits, and reweighted: still unbiased, and cheaper.
+        choice: (N,) uniform numbers per layer that choose the flips; drawn if not given.
     """
     _check_amounts(memory_mib, flips)
     noise = model.draw_noise(x, generator) if noise is None else noise
-    footprint = Footprint()
-    with footprint:
+    with Footprint() as of_sample:
         sample = model.sample(x, noise)
+    with Footprint() as of_f:
         value = evaluate(f, x, sample.z)
     mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
-    rows_at_once = max(1, int(mib * 2**20 * len(x)) // (footprint.bytes + _copied_bytes(x, noise, sample)))
-    simulations = _Simulations(model, f, x, noise, sample, value.detach(), rows_at_once)
+    copied = _copied_bytes(x, noise, sample) + LISTED_BYTES * len(x)
+    simulations = _Simulations(model, f, x, noise, sample, value.detach())
     clamped_f: Values = {}
     logit_grads: Values = {}
     surrogate = -value
     for layer in model.layers:
         chance = None if flips is None else flip_chances(*_wide(layer, sample), flips)
         wanted = None if chance is None else _choose(layer, x, chance, choice, generator)
-        wide_f, differences = simulations.of_layer(layer, chance, wanted)
+        made = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])  # by as many flips as x has rows
+        at_once = max(1, int(mib * 2**20 * len(x) / (made + copied)))
+        wide_f, differences = simulations.of_layer(layer, chance, wanted, at_once)
         logits = sample.logits[layer.name]
         clamped_f[layer.name] = layer.narrow(wide_f)
         logit_grads[layer.name] = delta = layer.narrow(gradient_of_mean(layer.widen(logits.detach()), differences))
@@ -91,10 +96,11 @@ class _Simulations:
     noise: Mapping[str, Tensor]
     sample: Sample
     value: Tensor  # (N,) f at the sample
-    rows_at_once: int
 
     @torch.no_grad()
-    def of_layer(self, layer: Layer, chance: Tensor | None, wanted: Tensor | None) -> tuple[Tensor, Tensor]:
+    def of_layer(
+        self, layer: Layer, chance: Tensor | None, wanted: Tensor | None, at_once: int
+    ) -> tuple[Tensor, Tensor]:
         """f_k of every unit and state, nan where not simulated, and (f_k - f) / chance: (N, units, states) each."""
         z = layer.widen(self.sample.z[layer.name])
         states = z.long()[..., None]
@@ -102,7 +108,7 @@ class _Simulations:
         f_k = torch.full(shape, torch.nan, dtype=self.value.dtype, device=self.value.device)
         f_k.scatter_(2, states, self.value[:, None, None].expand(states.shape))
         differences = torch.zeros_like(f_k)
-        for part in all_flips(layer, z, wanted).batches(self.rows_at_once):
+        for part in flips_of(layer, z, wanted, at_once):
             value = self._evaluate(layer, part)
             change = value - self.value[part.row]
             where = (part.row, part.unit, part.state)
@@ -121,7 +127,7 @@ def evaluate(f: F, x: Tensor, z: Values) -> Tensor:
 
 
 def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tensor:
-    """What f answered, if it is one finite number per row; `states(row)` says of what, for the message."""
+    """Return the value of f if it is one finite number per row; `states(row)` describes z for the error message."""
     if not isinstance(value, Tensor):
         raise TypeError(f"f gives a {type(value).__name__}, expected a tensor of shape ({rows},); use torch.as_tensor")
     if value.shape != (rows,):
@@ -136,7 +142,7 @@ def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tens
 
 
 def _wide(layer: Layer, sample: Sample) -> tuple[Tensor, Tensor]:
-    """Logits, detached, and values of a layer with their axis of units."""
+    """Detached logits and values of a layer, with the axis of units."""
     return layer.widen(sample.logits[layer.name].detach()), layer.widen(sample.z[layer.name])
 
 
@@ -157,7 +163,7 @@ def _choose(
 
 
 def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:
-    """What a batch of flips copies of x, the noise and z, if it had N rows; z twice, before and after."""
+    """Bytes that a batch of N flips copies from x, the noise and z; z counts twice, before and after."""
     arrays = [x, *noise.values(), *sample.z.values(), *sample.z.values()]
     return sum(array.numel() * array.element_size() for array in arrays)
 

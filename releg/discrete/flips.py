@@ -1,4 +1,4 @@
-"""Many flips of one layer at once: one unit of each is set to another state, and what follows is simulated.
+"""Many flips of one layer at once: each sets one unit to another state and simulates the consequences.
 
 A flip is a row, a unit and its new state. M flips are M rows of x and z, so that one call of `logits` or of f serves
 them all. A descendant is simulated only in the rows where one of its parents changed; it keeps its value elsewhere.
@@ -22,31 +22,43 @@ class Flips:
 
     row: Tensor  # (M,) long, of the sample
     unit: Tensor  # (M,) long
-    state: Tensor  # (M,) long, another than the sample's
+    state: Tensor  # (M,) long, different from the sample's
 
     def __len__(self) -> int:
         return len(self.row)
 
-    def batches(self, size: int) -> Iterator[Flips]:
-        """As equal as they can be, with at most `size` flips each."""
-        number = -(-len(self) // size)
-        step = -(-len(self) // max(1, number))
-        for start in range(0, len(self), max(1, step)):
+    def parts(self, size: int) -> Iterator[Flips]:
+        """Split into parts of nearly equal size, with at most `size` flips each."""
+        if not len(self):
+            return
+        step = -(-len(self) // -(-len(self) // size))
+        for start in range(0, len(self), step):
             part = slice(start, start + step)
             yield Flips(self.row[part], self.unit[part], self.state[part])
 
 
-def all_flips(layer: Layer, z: Tensor, chosen: Tensor | None = None) -> Flips:
-    """Every unit of z (N, units) to each of its other states, or only those that are chosen.
+def flips_of(layer: Layer, z: Tensor, chosen: Tensor | None, size: int) -> Iterator[Flips]:
+    """Every unit of z (N, units) to each of its other states, or only those that are chosen, `size` or fewer at a time.
+
+    Flips are listed for a few rows at a time, so that the lists take no more memory than the flips themselves.
 
     Args:
-        layer: which.
+        layer: the layer to flip.
         z: its values in the sample.
-        chosen: (N, units, states) of which are wanted; those that are no change are left out.
+        chosen: (N, units, states) mask of the wanted flips; those that change nothing are left out.
+        size: the largest number of flips.
     """
-    own = torch.nn.functional.one_hot(z.long(), layer.states).bool()  # (N, units, states)
-    wanted = ~own if chosen is None else chosen & ~own
-    return Flips(*wanted.nonzero(as_tuple=True))
+    per_row = layer.units * (layer.states - 1)
+    if chosen is not None:
+        per_row = max(1, min(per_row, int(chosen.flatten(1).sum(1).max())))
+    blocks = -(-len(z) // max(1, size // per_row))
+    rows = -(-len(z) // blocks)
+    states = torch.arange(layer.states, device=z.device)
+    for start in range(0, len(z), rows):
+        block = slice(start, start + rows)
+        wanted = z[block, :, None] != states
+        row, unit, state = (wanted if chosen is None else wanted & chosen[block]).nonzero().unbind(1)
+        yield from Flips(row + start, unit, state).parts(size)
 
 
 @torch.no_grad()
@@ -63,8 +75,8 @@ def simulate(
         noise: of the sample.
         flips: M of them.
     """
-    rows_x = x[flips.row]
-    z = {name: values[flips.row] for name, values in sample.z.items()}
+    rows_x = x.index_select(0, flips.row)
+    z = {name: values.index_select(0, flips.row) for name, values in sample.z.items()}
     layer.widen(z[layer.name]).scatter_(1, flips.unit[:, None], flips.state[:, None].to(z[layer.name].dtype))
     changed: dict[str, Tensor | None] = {layer.name: None}  # indices into the M rows; None: all of them
     for below in model.descendants[layer.name]:
@@ -96,7 +108,7 @@ def _simulate_layer(
     row: Tensor,
     where: Tensor | None,
 ) -> Tensor:
-    """Replace the layer's values in z in the rows `where`; the answer says in which of them it changed."""
+    """Replace the layer's values in z in the rows `where`; return those rows in which it changed."""
     if where is not None:
         if len(where) == 0:
             return where

@@ -12,9 +12,9 @@ from torch.overrides import TorchFunctionMode
 class Footprint(TorchFunctionMode):
     """Adds up the bytes of all tensors that torch functions make inside `with Footprint() as footprint`.
 
-    Views are left out. What is freed is not subtracted: so the sum is above what is alive at any one time, unless a
-    single function needs much for itself. (Counting below autograd would see inside functions, but costs seconds of
-    imports at its first use.)
+    Views are left out. Freed memory is not subtracted, so the sum exceeds what is alive at any one time, unless a
+    single function needs a lot of temporary memory. (Counting below autograd would see inside functions, but costs
+    seconds of imports at its first use.)
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Footprint(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call the function and count what it made."""
+        """Call the function and count the tensors that it made."""
         result = func(*args, **(kwargs or {}))
         for made in result if isinstance(result, tuple | list) else (result,):
             if isinstance(made, Tensor) and not made._is_view():

@@ -30,7 +30,7 @@ class Layer:
     states: int = 2
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a parent's name without its tuple, for less than one unit and less than two states."""
+        """Raise ValueError if parents is a bare string, or if there is less than one unit or fewer than two states."""
         if isinstance(self.parents, str):
             raise ValueError(
                 f"parents of {self} is the string '{self.parents}', expected a sequence of names; "
@@ -50,15 +50,15 @@ class Layer:
         return self.states == 2
 
     def logits_shape(self, rows: int) -> tuple[int, ...]:
-        """What `logits` must answer for that many rows."""
+        """The shape that `logits` must return for this many rows."""
         return (rows, self.units) if self.is_binary else (rows, self.units, self.states)
 
     def narrow(self, values: Tensor) -> Tensor:
-        """(N, units, ...) as the user sees it."""
+        """From (N, units, ...) to the shape that the user sees."""
         return values
 
     def widen(self, values: Tensor) -> Tensor:
-        """The other way round."""
+        """The inverse of `narrow`."""
         return values
 
     def evaluate(self, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
@@ -101,11 +101,11 @@ class Node(Layer):
         return (rows, self.states)
 
     def narrow(self, values: Tensor) -> Tensor:
-        """Without the axis of units."""
+        """Drop the axis of units."""
         return values.squeeze(1)
 
     def widen(self, values: Tensor) -> Tensor:
-        """With it."""
+        """Add the axis of units."""
         return values.unsqueeze(1)
 
 
@@ -133,7 +133,7 @@ class Reparameterisation:
     noise_shape: Callable[[int], tuple[int, ...]]
 
     def sample(self, layer: Layer, logits: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:
-        """Values (N, units) of a layer; `dtype` is that of binary ones."""
+        """Values (N, units) of a layer; `dtype` is the type of binary values."""
         if layer.is_binary:
             return self.apply_binary(logits, noise).to(dtype)
         return self.apply(logits, noise)

@@ -24,7 +24,7 @@ class DiscreteModel:
 
     Args:
         layers: `Layer`s and `Node`s, parents before children.
-        reparameterisation: `inverse_cdf` or `gumbel_max`; both are unbiased, the noise they share differs.
+        reparameterisation: `inverse_cdf` or `gumbel_max`; both are unbiased; they differ in the noise that flips share.
     """
 
     def __init__(self, layers: Sequence[Layer], reparameterisation: Reparameterisation = inverse_cdf) -> None:
@@ -36,7 +36,7 @@ class DiscreteModel:
         }
 
     def draw_noise(self, x: Tensor, generator: torch.Generator | None = None) -> Values:
-        """Uniform noise for one simulation per row of x, in its precision if that is a floating-point one."""
+        """Uniform noise for one simulation per row of x, in the precision of x if x is floating-point."""
         return {
             layer.name: torch.rand(
                 self._noise_shape(layer, x), generator=generator, dtype=floating_type(x), device=x.device
@@ -61,7 +61,7 @@ class DiscreteModel:
     ) -> Values:
         """z with one unit of layer `name` set to `state`, its descendants simulated anew from the same noise.
 
-        Other layers are reused. This is line 4 of Algorithm 1 as printed; `releg.discrete.flips` does many at once.
+        Other layers keep their values. This is line 4 of Algorithm 1 as printed; `releg.discrete.flips` batches it.
         """
         flipped = next(layer for layer in self.layers if layer.name == name)
         values = flipped.widen(z[name]).clone()
@@ -76,7 +76,7 @@ class DiscreteModel:
         self, layer: Layer, x: Tensor, z: Mapping[str, Tensor], noise: Mapping[str, Tensor], row: Tensor
     ) -> Tensor:
         """New values (M, units) of a layer given M rows of x and of its parents in z, with the noise of these rows."""
-        return self._draw(layer, x, layer.evaluate(x, z), noise[layer.name][row])
+        return self._draw(layer, x, layer.evaluate(x, z), noise[layer.name].index_select(0, row))
 
     def _draw(self, layer: Layer, x: Tensor, logits: Tensor, noise: Tensor) -> Tensor:
         return self.reparameterisation.sample(layer, logits, layer.widen(noise), floating_type(x))
@@ -98,7 +98,7 @@ class DiscreteModel:
 
 
 def floating_type(x: Tensor) -> torch.dtype:
-    """x's type, or the default one where x holds integers."""
+    """The type of x, or the default type if x holds integers."""
     return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
 

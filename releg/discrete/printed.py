@@ -15,8 +15,8 @@ from releg.discrete.model import DiscreteModel
 
 @torch.no_grad()
 def logit_grads(model: DiscreteModel, f: F, x: Tensor, noise: Mapping[str, Tensor]) -> Values:
-    """Delta of every unit by its logits. Cost: a simulation and an evaluation of f per unit and state."""
-    sample = model.sample(x, noise)  # line 1, the noise being drawn already
+    """The gradient Delta of every unit w.r.t. its logits. Cost: one simulation and one f per unit and state."""
+    sample = model.sample(x, noise)  # line 1; the noise is already drawn
     deltas: Values = {}
     for layer in model.layers:
         logits, units = layer.widen(sample.logits[layer.name]), []

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from releg.kernels.uniform import draw_uniform
 from releg.sbn import Path, SigmoidBeliefNet
 
 
@@ -18,7 +19,7 @@ class Estimate:
     """The answer for a batch of B images, simulated along N = B * samples paths (image by image)."""
 
     elbo: Tensor  # (B,) detached, nats per image
-    surrogate: Tensor  # (B,) its gradient is the estimate of the gradient of -elbo for every parameter of both nets
+    surrogate: Tensor  # (B,) its gradient is the estimate of that of -elbo for every parameter; its value is any
     logits: list[Tensor]  # (N, H) per layer, the inference net's outputs, in the graph
     auxiliary_loss: Tensor | None = None  # (B,) trains the estimator's own parameters
     logit_grads: list[Tensor] | None = None  # (N, H) per layer, estimate of d elbo / d logits, if it has this form
@@ -46,7 +47,7 @@ class Estimator(nn.Module, ABC):
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """Draw all the randomness of one call, (N, H) per layer."""
-        return model.draw_noise(repeated(x, self.samples), generator)
+        return draw_uniform(self.samples * len(x), model.layers, model.mean.dtype, x.device, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """Evaluations of f, or of a stand-in for it, per image. A prefix shared with another one does not count."""
@@ -81,8 +82,8 @@ def surrogate_of(log_p: Tensor, logits: list[Tensor], logit_grads: list[Tensor],
 
 
 def mean_over_paths(values: Tensor, samples: int) -> Tensor:
-    """The mean over each image's paths, (B * samples,) -> (B,)."""
-    return values if samples == 1 else values.view(-1, samples).mean(1)
+    """The mean over each image's paths, (B * samples, ...) -> (B, ...)."""
+    return values if samples == 1 else values.unflatten(0, (-1, samples)).mean(1)
 
 
 def check_noise_range(noise: Sequence[Tensor]) -> None:

@@ -38,7 +38,7 @@ class Bitflip(Antithetic):
         depth = len(model.layers)
         simulation = simulate(model, x, noise)
         gradients = []
-        layers = zip(simulation.mean_slopes(), branches(noise[:-depth], depth), noise[-depth:], strict=True)
+        layers = zip(simulation.mean_slopes, branches(noise[:-depth], depth), noise[-depth:], strict=True)
         for layer, (slope, tail, choice) in enumerate(layers):
             inclusion = proportional(torch.ones_like(slope), 1)
             kept = chosen(inclusion, choice)

@@ -55,6 +55,6 @@ class CommonRandomNumbers(Estimator):
         simulation = simulate(model, x, noise)
         with torch.no_grad():
             differences = self.engine(model, simulation.path, simulation.generative_logits, self.entropy)
-            slopes = zip(differences, simulation.mean_slopes(), strict=True)
+            slopes = zip(differences, simulation.mean_slopes, strict=True)
             logit_grads = [difference * slope for difference, slope in slopes]
         return simulation.answer(logit_grads, self.samples)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from releg.estimators.base import Estimate, Estimator
+from releg.estimators.base import Estimate, Estimator, mean_over_paths
 from releg.estimators.parts.others import frozen_slope, mean_of_others
 from releg.estimators.parts.simulation import check_samples, simulate, squared
 from releg.sbn import SigmoidBeliefNet
@@ -41,13 +41,13 @@ class DoubleControl(Estimator):
         """Apply both control variates, layer by layer."""
         simulation = simulate(model, x, noise)
         gradients = []
-        layers = zip(simulation.signals, simulation.scores, simulation.mean_slopes(), strict=True)
+        layers = zip(simulation.signals, simulation.scores, simulation.mean_slopes, strict=True)
         for layer, (signal, score, by_logit) in enumerate(layers):
             slope = mean_of_others(frozen_slope(model, simulation.path, layer), self.samples)
             corrected = signal + self.alpha[layer] * (slope * score).sum(-1)
             left = (corrected - mean_of_others(corrected, self.samples))[:, None] * score
             gradients.append(left - self.alpha[layer] * slope * by_logit)
         # the answer for an image is the mean over its paths: train alpha on the square of that mean
-        means = [gradient.unflatten(0, (-1, self.samples)).mean(1) for gradient in gradients]
+        means = [mean_over_paths(gradient, self.samples) for gradient in gradients]
         auxiliary = squared(means).repeat_interleave(self.samples) if self.training else None
         return simulation.answer(gradients, self.samples, auxiliary)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.relaxation import concrete, relaxed_path
+from releg.estimators.parts.relaxation import check_temperature, concrete, relaxed_path
 from releg.estimators.parts.slopes import rao_slope, sloped_path
 from releg.sbn import SigmoidBeliefNet
 
@@ -34,8 +34,7 @@ class GumbelSoftmax(Estimator):
 
     def __init__(self, temperature: float = 0.5, rao: int = 0) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise ValueError(f"temperature is {temperature}, expected a positive number; the default is 0.5")
+        check_temperature(temperature, 0.5)
         if rao < 0:
             raise ValueError(f"rao is {rao}, expected 0 or more; 0 is Gumbel-softmax")
         self.temperature = temperature

@@ -45,7 +45,7 @@ class MuProp(Estimator):
         simulation = simulate(model, x, noise)
         slopes, left = _expand(model, simulation)
         remainders = self.baselines.remainders(simulation.path, left)
-        layers = zip(remainders, simulation.scores, slopes, simulation.mean_slopes(), strict=True)
+        layers = zip(remainders, simulation.scores, slopes, simulation.mean_slopes, strict=True)
         gradients = [r.detach()[:, None] * score + g * by_logit for r, score, g, by_logit in layers]
         return simulation.answer(gradients, self.samples, self.baselines.loss(remainders))
 

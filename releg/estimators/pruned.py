@@ -55,7 +55,7 @@ class Pruned(Estimator):
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Choose, flip, reweight."""
         simulation = simulate(model, x, noise)
-        path, slopes = simulation.path, simulation.mean_slopes()
+        path, slopes = simulation.path, simulation.mean_slopes
         with torch.no_grad():
             inclusion = [proportional(slope, self.flips) for slope in slopes]
             choices = noise[len(model.layers) :]

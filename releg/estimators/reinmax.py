@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.slopes import reinmax_control_slope, reinmax_rao_slope, reinmax_slope, sloped_path
+from releg.estimators.parts.slopes import check_reinmax, reinmax_variant_slope, sloped_path
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -31,12 +31,7 @@ class ReinMax(Estimator):
 
     def __init__(self, temperature: float = 1.0, draws: int = 0, control: float = 0.0) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise ValueError(f"temperature is {temperature}, expected a positive number; the default is 1")
-        if draws < 0:
-            raise ValueError(f"draws is {draws}, expected 0 or more; 0 is plain ReinMax")
-        if control and not draws:
-            raise ValueError(f"control is {control} with draws = 0, expected draws of at least 1; set draws to 10, say")
+        check_reinmax(temperature, draws, control)
         self.temperature = temperature
         self.draws = draws
         self.control = control
@@ -52,8 +47,4 @@ class ReinMax(Estimator):
         return Estimate(elbo=relaxed.f.detach(), surrogate=-relaxed.f, logits=relaxed.logits)
 
     def _slope(self, logits: Tensor, z: Tensor, noise: Sequence[Tensor]) -> Tensor:
-        if not self.draws:
-            return reinmax_slope(logits, z, self.temperature)
-        if not self.control:
-            return reinmax_rao_slope(logits, z, torch.stack(list(noise)), self.temperature)
-        return reinmax_control_slope(logits, z, torch.stack(list(noise)), self.temperature, self.control)
+        return reinmax_variant_slope(logits, z, noise, self.temperature, self.control)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from releg.estimators.base import Estimate
 from releg.estimators.parts.antithetic import Antithetic, antithetic_gradient, branches, draw_branches, opposites
-from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
+from releg.estimators.parts.flips import clipped, draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 from releg.systematic_sampling import chosen, proportional
@@ -44,7 +44,7 @@ class Ugc(Antithetic):
         """One opposite and one flip per layer."""
         depth = len(model.layers)
         simulation = simulate(model, x, noise)
-        path, slopes = simulation.path, simulation.mean_slopes()
+        path, slopes = simulation.path, simulation.mean_slopes
         further, choices = noise[depth:-depth], noise[-depth:]
         for_opposites, for_flips = further[: len(further) // 2], further[len(further) // 2 :]
         tails = branches([*path.noise, *for_flips], depth)
@@ -56,6 +56,5 @@ class Ugc(Antithetic):
             kept = chosen(inclusion, choices[layer])
             differences = kept_differences(model, simulation, layer, kept, tails[layer])
             flipped = reweighted(differences, slopes[layer], inclusion, kept)
-            near_the_edge = torch.sigmoid(-logits.abs()) < 1 / (2 * logits.shape[-1])
-            gradients.append(torch.where(near_the_edge, flipped, antithetic))
+            gradients.append(clipped(logits, flipped, antithetic))
         return simulation.answer(gradients, self.samples)

@@ -20,19 +20,21 @@ def mlp(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class ThreeLayerVAE(nn.Module):
-    """q(z1 | x) q(z2 | z1) q(z3 | z2) and p(z3) p(z2 | z3) p(z1 | z2) p(x | z1)."""
+    """q(z1 | x) q(z2 | z1) q(z3 | z2) and p(z3) p(z2 | z3) p(z1 | z2) p(x | z1), for x of that mean."""
 
-    def __init__(self, data_size: int = 784, units: tuple[int, int, int] = (100, 60, 40)) -> None:
+    def __init__(self, mean: Tensor, units: tuple[int, int, int] = (100, 60, 40)) -> None:
         super().__init__()
-        self.units = units
-        sizes = list(pairwise([data_size, *units]))
+        self.mean, self.units = mean, units
+        sizes = list(pairwise([len(mean), *units]))
         self.encoders = nn.ModuleList(mlp(below, above) for below, above in sizes)
         self.decoders = nn.ModuleList(mlp(above, below) for below, above in sizes)
+        *_, bias = self.decoders[0].parameters()
+        bias.data = torch.logit(mean.clamp(0.01, 0.99))  # what x is without z need not be learned
         self.prior = nn.Parameter(torch.zeros(units[-1]))
         encode1, encode2, encode3 = self.encoders
         self.model = DiscreteModel(
             [
-                Layer("z1", (), lambda x, z: encode1(x - 0.5), units[0]),
+                Layer("z1", (), lambda x, z: encode1(x - mean), units[0]),
                 Layer("z2", ("z1",), lambda x, z: encode2(z["z1"]), units[1]),
                 Layer("z3", ("z2",), lambda x, z: encode3(z["z2"]), units[2]),
             ]
@@ -46,6 +48,6 @@ class ThreeLayerVAE(nn.Module):
             log_p = log_p + bernoulli.log_prob(decoder(above), below).sum(-1)
         log_q = torch.zeros_like(log_p)
         with torch.no_grad():  # the expected gradient of log q itself is zero
-            for encoder, below, above in zip(self.encoders, [x - 0.5, z1, z2], [z1, z2, z3], strict=True):
+            for encoder, below, above in zip(self.encoders, [x - self.mean, z1, z2], [z1, z2, z3], strict=True):
                 log_q = log_q + bernoulli.log_prob(encoder(below), above).sum(-1)
         return log_p - log_q

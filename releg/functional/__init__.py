@@ -8,26 +8,32 @@
 >>> torch.allclose(logits.grad, torch.tensor(0.025))
 True
 
-`f(z)` is called with N rows of values, as often as an estimator needs: use what belongs to the rows freely inside it.
+`f(z)` is called with N rows of values, as often as an estimator needs; it may use other tensors that have these N rows.
 """
 
-from releg.functional.antithetic import arm, arms, disarm
-from releg.functional.flips import bitflip, common_random_numbers, pruned
-from releg.functional.relaxed import gumbel_softmax, reinmax, straight_through
-from releg.functional.score import leave_one_out, likelihood_ratio
+from releg.estimators.parts.stein_control import SteinControl
+from releg.functional.antithetic import arm, arms, disarm, local_disarm
+from releg.functional.flips import bitflip, common_random_numbers, pruned, ugc
+from releg.functional.relaxed import gumbel_rao, gumbel_softmax, reinmax, straight_through
+from releg.functional.score import leave_one_out, likelihood_ratio, rodeo
 from releg.functional.variables import Answer
 
 __all__ = [
     "Answer",
+    "SteinControl",
     "arm",
     "arms",
     "bitflip",
     "common_random_numbers",
     "disarm",
+    "gumbel_rao",
     "gumbel_softmax",
     "leave_one_out",
     "likelihood_ratio",
+    "local_disarm",
     "pruned",
     "reinmax",
+    "rodeo",
     "straight_through",
+    "ugc",
 ]

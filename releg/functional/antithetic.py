@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from releg.estimators.parts.antithetic import antithetic_gradient, arm_gradient, opposite_of
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
+from releg.estimators.parts.multi_sample import bound_changes
+from releg.estimators.parts.simulation import check_samples
 from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
 
 
 def arm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Generator | None = None) -> Answer:
     """d E f / d logits = E[(f(opposite) - f(z)) (u - 1/2)], u the noise, opposite = 1[1 - u < mean].
 
-    Yin & Zhou (2019), equation 7. Cost: two evaluations of f. Unbiased. Bernoulli variables only: what is called ARM
-    for categorical ones (ARSM) is another formula.
+    Yin & Zhou (2019), equation 7. Cost: two evaluations of f. Unbiased. Bernoulli variables only: the
+    categorical version (ARSM) is a different formula.
 
     Args:
         logits: (N, units).
@@ -57,22 +61,52 @@ def arms(
 ) -> Answer:
     """d E f / d logits = E[mean over k of (f_k - mean f) (z_k - p) K/(K-1) p(1-p)/(p - P11)], z_k antithetic.
 
-    Dimitriev & Zhou (2021), ARMS with the Dirichlet copula; P11 is the probability that two samples are both 1. Two
-    samples are DisARM. Cost: `samples` evaluations of f, one after the other. Unbiased. Bernoulli variables only.
+    Dimitriev & Zhou (2021), ARMS with the Dirichlet copula; P11 is the probability that two samples are both 1. With
+    two samples it is DisARM. Cost: `samples` evaluations of f, one after the other. Unbiased. Bernoulli variables only.
 
     Args:
         logits: (N, units).
         f: z -> (N,).
-        noise: (samples, N, units), uniform: of the first sample, then of what couples the others to it; drawn if not
-            given.
+        noise: (samples, N, units), uniform: first for the first sample, then for coupling the others to it; drawn if
+            not given.
         generator: of the noise that is drawn here.
         samples: K, draws of z per row.
     """
     check_logits(logits, "arms", categorical_form=False)
-    if samples < 2:
-        raise ValueError(f"samples is {samples}, expected at least 2; a sample is compared with the others")
+    check_samples(samples, 2, "a sample is compared with the others")
     u, constant = noise_for(logits, noise, generator, (samples, *logits.shape)), logits.detach()
     z = torch.cat([sample(logits, u[:1]), coupled_samples(constant, u[0], u[1:])])  # (K, N, units)
     values = torch.stack([evaluate(f, each) for each in z])  # (K, N)
     gradient = coupled_gradient(values.detach(), z, constant, both_given_one(constant, samples))
     return answer(values.mean(0), logits, gradient)
+
+
+def local_disarm(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    samples: int = 2,
+) -> Answer:
+    """disarm for the multi-sample bound E[log mean over k of exp f(z_k)], every sample compared with its opposite.
+
+    Dong, Mnih & Tucker (2020), the local version: it uses the change of the bound when one sample is replaced. The
+    value is the bound. Where f contains -log q, do not detach it: its expected gradient under the bound is not zero.
+    Cost: 2 `samples` evaluations of f, one after the other. Unbiased, for the bound. Bernoulli variables only.
+
+    Args:
+        logits: (N, units).
+        f: z -> (N,).
+        noise: (samples, N, units), uniform; drawn if not given.
+        generator: of the noise that is drawn here.
+        samples: K, draws of z per row.
+    """
+    check_logits(logits, "local_disarm", categorical_form=False)
+    check_samples(samples, 2, "with one sample the bound is E f, and disarm estimates its gradient")
+    u, constant = noise_for(logits, noise, generator, (samples, *logits.shape)), logits.detach()
+    z, opposites = sample(logits, u), opposite_of(constant, u)  # (K, N, units)
+    values = torch.stack([evaluate(f, each) for each in z], 1)  # (N, K)
+    with torch.no_grad():
+        changes = bound_changes(values, torch.stack([evaluate(f, each) for each in opposites], 1))
+    pulls = [antithetic_gradient(changes[:, k], z[k], opposites[k], constant) for k in range(samples)]
+    return answer(values.logsumexp(1) - math.log(samples), logits, torch.stack(pulls).sum(0))

@@ -1,7 +1,7 @@
-"""What the estimators on plain logits share: the variables, checked input, and the answer.
+"""Shared by the estimators on plain logits: the variables, the checks of the input, and the answer.
 
-Logits (N, units) are of Bernoulli variables, values z of which are (N, units) zeros and ones like the logits; logits
-(N, units, states) are of categorical ones, with long values (N, units).
+Logits (N, units) mean Bernoulli variables, whose values z are (N, units) zeros and ones in the type of the logits.
+Logits (N, units, states) mean categorical variables, with long values (N, units).
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from releg.discrete.estimate import checked_f
 from releg.discrete.model import check_uniform
 
 F = Callable[[Tensor], Tensor]  # z to (N,)
+NO_SLOPE = (
+    "f is not differentiable by z (its result has no gradient function), expected torch functions of z; use "
+    "common_random_numbers, which needs no derivative"
+)
 
 
 class Answer(NamedTuple):
-    """What every estimator here answers: f is to grow, the surrogate to shrink."""
+    """The result of every estimator here: maximise f, minimise the surrogate."""
 
     value: Tensor  # (N,) detached: f, averaged over the samples at which it was evaluated
     surrogate: Tensor  # (N,) its gradient estimates that of -E f, for the logits and for the parameters of f
@@ -50,7 +54,7 @@ def check_logits(logits: Tensor, estimator: str, categorical_form: bool = True) 
 def noise_for(
     logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, shape: tuple[int, ...] | None = None
 ) -> Tensor:
-    """Uniform numbers of that shape, (N, units) by default: those given, checked, or drawn."""
+    """Uniform numbers of that shape, (N, units) by default: the given ones, after a check, or new ones."""
     shape = tuple(logits.shape[:2]) if shape is None else shape
     if noise is None:
         return torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)
@@ -65,7 +69,7 @@ def sample(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def score(logits: Tensor, z: Tensor) -> Tensor:
-    """The gradient of log q(z) by the logits, like them, for values (N, units)."""
+    """The gradient of log q(z) w.r.t. the logits, in their shape, for values (N, units)."""
     kind = bernoulli if logits.dim() == 2 else categorical
     return kind.score(logits.detach(), z)
 
@@ -75,12 +79,33 @@ def evaluate(f: F, z: Tensor) -> Tensor:
     return checked_f(f(z), len(z), lambda row: z[row].tolist())
 
 
+def vectors(z: Tensor, logits: Tensor) -> Tensor:
+    """Values in the form that a differentiable f takes: zeros and ones, or one-hot vectors of the states."""
+    return z if logits.dim() == 2 else torch.nn.functional.one_hot(z, logits.shape[-1]).to(logits.dtype)
+
+
+def differentiable(f: F, z: Tensor) -> Tensor:
+    """f(z), which must depend on z in a way that autograd can follow."""
+    value = evaluate(f, z)
+    if z.requires_grad and not value.requires_grad:
+        raise ValueError(NO_SLOPE)
+    return value
+
+
+def slope_of(value: Tensor, z: Tensor) -> Tensor:
+    """d value / d z, row by row."""
+    (slope,) = torch.autograd.grad(value.sum(), z, retain_graph=True, allow_unused=True)
+    if slope is None:
+        raise ValueError(NO_SLOPE)
+    return slope
+
+
 def per_logit(weights: Tensor, logits: Tensor) -> Tensor:
-    """(N,) with axes of size one behind, to be multiplied with the logits."""
+    """(N,) with trailing axes of size one, so that it can be multiplied by the logits."""
     return weights.view(-1, *[1] * (logits.dim() - 1))
 
 
 def answer(value: Tensor, logits: Tensor, logit_grads: Tensor) -> Answer:
-    """-value, with logit_grads, the estimate of d E f / d logits, as what comes back to the logits."""
+    """The surrogate -value, whose backward pass gives the logits -logit_grads, the estimate of -d E f / d logits."""
     adds_zero = (logit_grads.detach() * (logits - logits.detach())).flatten(1).sum(1)
     return Answer(value.detach(), -value - adds_zero)

@@ -1,7 +1,7 @@
-"""Engines that compute f1 - f0 of every unit with common random numbers. All answer the same numbers.
+"""Engines that compute f1 - f0 of every unit with common random numbers. All give the same numbers.
 
 dense: the readable reference; batched: torch, any device; cpu: numba, the fast one on a CPU; triton: the fast one on
-CUDA; auto: the best at hand.
+CUDA; auto: the best one available.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("releg")
 
 
 def engine_for(name: EngineName, memory_mib: float, threads: int | None) -> Engine:
-    """The engine of that name; memory_mib bounds the batched one, threads those of the cpu one."""
+    """The engine of that name; memory_mib limits the batched engine, threads the cpu engine."""
     if name == "auto":
         cpu = cpu_engine(threads) if has_numba() else None
         return AutoEngine(BatchedEngine(memory_mib, compiled=cpu is None), cpu)

@@ -37,7 +37,7 @@ class BatchedEngine:
     Args:
         memory_mib: limit on the working memory, in MiB.
         compiled: on a CPU, compile the log products with torch.compile: half a minute once, then about 17 times as fast
-            at the paper's sizes. Without a C++ compiler, or where compiling fails, they are computed as they are.
+            at the paper's sizes. Without a C++ compiler, or if compiling fails, they run uncompiled.
     """
 
     memory_mib: float = 256.0
@@ -98,7 +98,7 @@ class _Layer:
         return self.sign * change  # the flip takes f from f_z to f_(1-z)
 
     def _deeper_change(self, rows: slice, units: slice, compiled: bool) -> Tensor:
-        """Change of all terms of the layers deeper than the flipped one, less what is linear, (R, I)."""
+        """Change of all terms of the layers deeper than the flipped one, without the linear terms, (R, I)."""
         sign = self.sign[rows, units]
         delta = sign[..., None] * self.weight[units]  # (R, I, K)
         if self.entropy:
@@ -137,7 +137,7 @@ class _Layer:
             z: (M, H_(l+1)) the changed layer below it.
         """
         total = torch.zeros_like(below[:, 0])
-        active = torch.arange(len(row), device=row.device)  # where in total each pair still simulated stands
+        active = torch.arange(len(row), device=row.device)  # the index into total of each pair that is still simulated
         path = self.path
         for layer in range(self.layer + 1, len(self.model.layers)):
             total[active] += self._p_change(layer, row, self.model.generative[layer](z), below)
@@ -167,7 +167,7 @@ class _Layer:
 
 
 def log_products(product: LogProduct, rows: slice, units: slice, sign: Tensor, compiled: bool) -> Tensor:
-    """The log products of a block, (R, I): fused into one loop if that is wanted and works."""
+    """The log products of a block, (R, I): fused into one loop if `compiled` and if that works."""
     if compiled and product.chunk > 0 and sign.device.type == "cpu":
         from torch._dynamo.exc import TorchDynamoException  # takes a second to import
 
@@ -180,7 +180,7 @@ def log_products(product: LogProduct, rows: slice, units: slice, sign: Tensor, c
 
 
 def log_of_products(stay: Tensor, move: Tensor, up: Tensor, down: Tensor, sign: Tensor, chunk: int) -> Tensor:
-    """What LogProduct computes, written for the compiler: without an array of all factors."""
+    """The same as LogProduct, written for the compiler: it needs no array of all factors."""
     factors = stay[:, None] + move[:, None] * torch.where(sign[..., None] > 0, up, down)  # (R, I, J)
     return factors.unflatten(-1, (-1, chunk)).prod(-1).log().sum(-1)
 
@@ -198,7 +198,7 @@ def _log_once(message: str) -> None:
 def linear_terms(
     model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], layer: int, entropy: bool
 ) -> Tensor:
-    """s * (below @ W + g - a - z[l+1] @ V), (N, H), the last unless it is counted as an entropy."""
+    """s * (below @ W + g - a - z[l+1] @ V), (N, H), without the last term if entropies replace -log q."""
     weight = model.generative[layer].weight.detach()  # (J, H)
     slope = path.parents()[layer] @ weight + generative_logits[layer + 1] - path.logits[layer].detach()
     if layer + 1 < len(model.layers) and not entropy:
@@ -209,6 +209,6 @@ def linear_terms(
 def margin_of(noise: Tensor, logits: Tensor, sign: Tensor) -> Tensor:
     """How far each logit has to move, in the direction of sign, before its unit changes.
 
-    At least one rounding: a unit whose noise lies on its threshold must not change when its logit does not.
+    At least one rounding error: a unit whose noise is exactly at its threshold must not change if its logit does not.
     """
     return (sign * (torch.logit(noise) - logits)).clamp(min=torch.finfo(logits.dtype).eps)

@@ -1,15 +1,16 @@
 # mypy: ignore-errors
-# numba types what it compiles from what it is called with; the docstrings say what that is
+# numba infers the types of compiled functions from their arguments; the docstrings describe those
 """Loops over single numbers that torch would need several passes for, compiled by numba for float32 on the CPU.
 
-Each loop is a C function of one pointer, so that the threads torch has anyway can run it (kernels/cpu/threads.py): the
-pointer is the address of a table of int64, whose first number counts the pieces of work taken so far. This file is the
-only one that numba's cache on disk looks at, so all that is compiled stands in it.
+Each loop is a C function of one pointer, so that torch's own threads can run it (kernels/cpu/threads.py): the
+pointer is the address of a table of int64, whose first number counts the pieces of work taken so far. numba's cache
+on disk checks only this file for changes, so all compiled code is in it.
 """
 
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,19 +19,24 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import binding, ir
-from numba import carray, cfunc, njit, types
+from numba import carray, njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
 from releg.kernels.cpu.threads import run_team
+from releg.kernels.kept_code import compile_kept
 
 HAS_FMA = bool(binding.get_host_cpu_features().get("fma", False))  # torch's own loops use it where there is one
 PIECE = 2048  # numbers per piece of work: their arrays stay in the first cache
-UPDATE_COLUMNS = 6  # of the table of `update_rmsprop`, per parameter
+UPDATE_COLUMNS = 7  # of the table of `update_rmsprop`, per parameter
+TWISTER = 624  # numbers of MT19937's state
+SMALLEST_LOGIT = np.float32(-88.72284)  # below it exp(-logit) overflows, and torch's mean is zero
 MKL_ROOT_MODE = 0x00140102  # VML_HA | VML_FTZDAZ_OFF | VML_ERRMODE_IGNORE: how torch asks for roots
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 inlined = njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
+# Sums may be taken in any order, here in as many parts as a vector has; what must not be reordered is a multiply_add
+summing = njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc"}, **OPTIONS)
 
 
 @intrinsic
@@ -43,7 +49,7 @@ def pointer(typing_context: Any, address: Any) -> Any:
 
 @intrinsic
 def take(typing_context: Any, address: Any) -> Any:
-    """Add one to the int64 at the address, whatever other threads do, and answer with what it was."""
+    """Add one to the int64 at the address, atomically, and return the old value."""
 
     def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
         number = ir.IntType(64)
@@ -54,7 +60,7 @@ def take(typing_context: Any, address: Any) -> Any:
 
 @intrinsic
 def multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once where the machine can; without, a library call would be a hundred times as slow."""
+    """a * b + c, rounded once if the machine can do that: a library call would be a hundred times as slow."""
 
     def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
         return builder.fma(*args) if HAS_FMA else builder.fadd(builder.fmul(args[0], args[1]), args[2])
@@ -118,44 +124,72 @@ def log_one_plus(e, inverse):
 
 
 @inlined
-def terms(logit, z):
-    """log sigmoid(s) and sign * sigmoid(-s), s = sign * logit, sign = 2 z - 1; not a number where the logit is none."""
-    sign = np.float32(2.0) * z - np.float32(1.0)
-    s = sign * logit
-    magnitude = -abs(s)
+def sigmoids(logit):
+    """sigmoid(|logit|), sigmoid(-|logit|) and log(1 + exp(-|logit|)); not a number where the logit is none."""
+    magnitude = -abs(logit)
     e = exp_of_negative(np.float32(-87.33) if magnitude < np.float32(-87.33) else magnitude)
     inverse = np.float32(1.0) / ((np.float32(1.0) + e) * (np.float32(2.0) + e))
-    larger = (np.float32(2.0) + e) * inverse  # sigmoid(|s|)
-    smaller = e * larger
-    if s >= np.float32(0.0):
-        return -log_one_plus(e, inverse), sign * smaller
-    return s - log_one_plus(e, inverse), sign * larger
+    larger = (np.float32(2.0) + e) * inverse
+    return larger, e * larger, log_one_plus(e, inverse)
 
 
-def score_terms(address):
-    """Table: pieces taken, count, then the addresses of logits, z, log-probabilities and scores."""
-    table = carray(pointer(address), (6,), np.int64)
-    first = PIECE * take(address)
-    while first < table[1]:
-        count = min(PIECE, table[1] - first)
-        logits, z = floats(table[2] + 4 * first, count), floats(table[3] + 4 * first, count)
-        log_prob, score = floats(table[4] + 4 * first, count), floats(table[5] + 4 * first, count)
-        for i in range(count):
-            log_prob[i], score[i] = terms(logits[i], z[i])
-        first = PIECE * take(address)
+@summing
+def score_row(logits, z, score):
+    """Sum of log sigmoid(s) over the row; score = sign * sigmoid(-s), s = sign * logit, sign = 2 z - 1."""
+    total = 0.0
+    for i in range(len(logits)):
+        larger, smaller, rest = sigmoids(logits[i])
+        sign = np.float32(2.0) * z[i] - np.float32(1.0)
+        s = sign * logits[i]
+        score[i] = sign * (smaller if s >= np.float32(0.0) else larger)
+        total += np.float64((np.float32(0.0) if s >= np.float32(0.0) else s) - rest)
+    return total
 
 
-def log_prob_terms(address):
-    """Table: pieces taken, count, then the addresses of logits, z and log-probabilities."""
-    table = carray(pointer(address), (5,), np.int64)
-    first = PIECE * take(address)
-    while first < table[1]:
-        count = min(PIECE, table[1] - first)
-        logits, z = floats(table[2] + 4 * first, count), floats(table[3] + 4 * first, count)
-        log_prob = floats(table[4] + 4 * first, count)
-        for i in range(count):
-            log_prob[i] = terms(logits[i], z[i])[0]
-        first = PIECE * take(address)
+@summing
+def sample_row(logits, noise, z, score, slope):
+    """The same for z = 1 where noise < mean, which is stored too, and the slope mean (1 - mean)."""
+    total = 0.0
+    for i in range(len(logits)):
+        larger, smaller, rest = sigmoids(logits[i])
+        mean = larger if logits[i] >= np.float32(0.0) else smaller
+        mean = np.float32(0.0) if logits[i] < SMALLEST_LOGIT else mean
+        on = np.float32(1.0) if noise[i] < mean else np.float32(0.0)
+        sign = np.float32(2.0) * on - np.float32(1.0)
+        s = sign * logits[i]
+        z[i] = on
+        score[i] = sign * (smaller if s >= np.float32(0.0) else larger)
+        slope[i] = larger * smaller
+        total += np.float64((np.float32(0.0) if s >= np.float32(0.0) else s) - rest)
+    return total
+
+
+@inlined
+def row_of(address, row, width, spare):
+    """A row of the numbers at the address; if the address is 0, spare room for results that nobody wants."""
+    return spare if address == 0 else floats(address + 4 * row * width, width)
+
+
+def score_layer(address):
+    """Table: pieces taken, rows per piece, rows, width, numbers from one row of logits to the next, then addresses.
+
+    These are of logits, noise (0: z is given), z, log-probabilities per row, scores and slopes (0: not wanted).
+    """
+    table = carray(pointer(address), (11,), np.int64)
+    at_once, rows, width, stride = table[1], table[2], table[3], table[4]
+    log_prob = floats(table[8], rows)
+    spare = np.empty(width, np.float32), np.empty(width, np.float32)  # two: where arrays overlap, loops are slow
+    first = at_once * take(address)
+    while first < rows:
+        for row in range(first, min(first + at_once, rows)):
+            logits, z = floats(table[5] + 4 * row * stride, width), floats(table[7] + 4 * row * width, width)
+            score = row_of(table[9], row, width, spare[0])
+            if table[6] == 0:
+                log_prob[row] = score_row(logits, z, score)
+            else:
+                noise, slope = floats(table[6] + 4 * row * width, width), row_of(table[10], row, width, spare[1])
+                log_prob[row] = sample_row(logits, noise, z, score, slope)
+        first = at_once * take(address)
 
 
 @inlined
@@ -180,47 +214,116 @@ def update_piece(parameter, gradient, squares_address, settings, roots, root):
 def update_rmsprop(address):
     """Table: pieces taken, parameters, address of MKL's root or 0; then UPDATE_COLUMNS numbers per parameter.
 
-    These are: addresses of parameter, gradient, running mean of squares and settings; count; pieces up to its end.
+    These are: addresses of parameter, gradient, running mean of squares, settings and number of steps, which is
+    counted up; count; pieces up to its end.
     """
     head = carray(pointer(address), (3,), np.int64)
     table = carray(pointer(address + 24), (head[1], UPDATE_COLUMNS), np.int64)
     roots = np.empty(PIECE, np.float32)
-    row, piece = 0, take(address)
+    row = 0
     while True:
-        while row < head[1] and piece >= table[row, 5]:
+        piece = take(address)
+        while row < head[1] and piece >= table[row, 6]:
             row += 1
         if row == head[1]:
             return
-        count = table[row, 4]
-        before = table[row, 5] - (count + PIECE - 1) // PIECE  # pieces of earlier parameters
+        count = table[row, 5]
+        before = table[row, 6] - (count + PIECE - 1) // PIECE  # pieces of earlier parameters
         first = (piece - before) * PIECE
+        if first == 0:
+            floats(table[row, 4], 1)[0] += np.float32(1.0)
         count = min(PIECE, count - first)
         parameter, gradient = floats(table[row, 0] + 4 * first, count), floats(table[row, 1] + 4 * first, count)
         update_piece(parameter, gradient, table[row, 2] + 4 * first, floats(table[row, 3], 5), roots, head[2])
-        piece = take(address)
+
+
+@inlined
+def twist(above, below):
+    """What MT19937 makes of the upper bit of one number and the lower bits of the next."""
+    mixed = np.uint32((above & np.uint32(0x80000000)) | (below & np.uint32(0x7FFFFFFF)))
+    return np.uint32(mixed >> np.uint32(1)) ^ (np.uint32(0x9908B0DF) if below & np.uint32(1) else np.uint32(0))
+
+
+@inlined
+def tempered(y):
+    """A number of MT19937 from one of its state; the casts keep numba from computing with 64 bits."""
+    y = np.uint32(y ^ np.uint32(y >> np.uint32(11)))
+    y = np.uint32(y ^ (np.uint32(y << np.uint32(7)) & np.uint32(0x9D2C5680)))
+    y = np.uint32(y ^ (np.uint32(y << np.uint32(15)) & np.uint32(0xEFC60000)))
+    return np.uint32(y ^ np.uint32(y >> np.uint32(18)))
+
+
+@inlined
+def renew(state):
+    """The next TWISTER numbers of MT19937, in place; the two loops look ahead and back by far more than a vector."""
+    ahead = 397
+    for i in range(TWISTER - ahead):
+        state[i] = np.uint32(state[i + ahead] ^ twist(state[i], state[i + 1]))
+    for i in range(TWISTER - ahead, TWISTER - 1):
+        state[i] = np.uint32(state[i + ahead - TWISTER] ^ twist(state[i], state[i + 1]))
+    state[TWISTER - 1] = state[ahead - 1] ^ twist(state[TWISTER - 1], state[0])
+
+
+def draw_uniform(address):
+    """Table: address of the state of a torch.Generator, as get_state answers it; of float32 to fill; their count.
+
+    Numbers and state afterwards are those of torch.rand.
+    """
+    table = carray(pointer(address), (3,), np.int64)
+    left = carray(pointer(table[0] + 8), (1,), np.int32)  # of the numbers that are ready, one more
+    following = carray(pointer(table[0] + 16), (1,), np.int64)
+    words = carray(pointer(table[0] + 24), (TWISTER,), np.uint64)
+    state = np.empty(TWISTER, np.uint32)
+    for i in range(TWISTER):
+        state[i] = words[i]
+    done = 0
+    while done < table[2]:
+        if left[0] == 1:
+            renew(state)
+            left[0], following[0] = TWISTER + 1, 0
+        first, count = following[0], min(table[2] - done, left[0] - 1)
+        out = floats(table[1] + 4 * done, count)
+        for i in range(count):
+            low = np.int32(tempered(state[first + i]) & np.uint32(0xFFFFFF))
+            out[i] = np.float32(low) * np.float32(2.0**-24)
+        left[0] -= count
+        following[0] += count
+        done += count
+    for i in range(TWISTER):
+        words[i] = state[i]
 
 
 @cache
 def compiled(function: Callable[[int], None]) -> Any:
     """One of the loops above as a C function, compiled at its first use; its `address` is for run_team."""
-    return cfunc(types.void(types.int64), cache=True, **OPTIONS)(function)
+    return compile_kept(function, OPTIONS)
 
 
 def run(function: Callable[[int], None], table: Sequence[int], pieces: int) -> None:
     """Run a loop on its table, with as many threads as torch uses or as there are pieces of work."""
-    numbers = np.array(table, dtype=np.int64)
-    run_team(compiled(function).address, numbers.ctypes.data, min(torch.get_num_threads(), pieces))
+    numbers = array("q", table)
+    run_team(compiled(function).address, numbers.buffer_info()[0], min(torch.get_num_threads(), pieces))
 
 
-def run_on(function: Callable[[int], None], *tensors: Tensor) -> None:
-    """Run a loop whose table has the count and the addresses of tensors of one shape, all of them contiguous."""
-    count = tensors[0].numel()
-    run(function, [0, count, *(tensor.data_ptr() for tensor in tensors)], max(1, -(-count // PIECE)))
+def run_layer(
+    logits: Tensor,
+    z: Tensor,
+    log_prob: Tensor,
+    score: Tensor | None = None,
+    noise: Tensor | None = None,
+    slope: Tensor | None = None,
+) -> None:
+    """Fill log_prob (N,), score and slope (N, H) if given, and z (N, H) if there is noise to draw it from."""
+    rows, width = z.shape
+    at_once = max(1, PIECE // width)
+    arrays = (logits, noise, z, log_prob, score, slope)
+    addresses = [0 if values is None else values.data_ptr() for values in arrays]
+    run(score_layer, [0, at_once, rows, width, logits.stride(0), *addresses], -(-rows // at_once))
 
 
 @cache
 def mkl_root() -> int:
-    """Address of the root that torch uses, 0 if it has none of MKL: MKL rounds otherwise than the processor does."""
+    """Address of the root that torch uses, 0 if torch has no MKL: MKL rounds differently from the processor."""
     for library in sorted((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")):
         try:
             return ctypes.cast(ctypes.CDLL(str(library)).vmsSqrt, ctypes.c_void_p).value or 0

@@ -1,1 +1,1 @@
-"""What is measured at fixed weights."""
+"""Measurements at fixed weights."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimator
+from releg.rmsprop import paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
@@ -25,12 +26,12 @@ def attached(estimator: Estimator, model: SigmoidBeliefNet, generator: torch.Gen
 def fitted(estimator: Estimator, model: SigmoidBeliefNet, images: Tensor, steps: int, seed: int = 0) -> Estimator:
     """A copy of the estimator, attached to the model, with its own parameters trained for some steps.
 
-    Uses the RMSprop of training, on the summed auxiliary loss of mini-batches of BATCH_SIZE images drawn with
-    replacement. The model, the estimator and torch's global random state do not change. An estimator that owns nothing
-    to train is done after one step.
+    Uses the paper's RMSprop, on the summed auxiliary loss of mini-batches of BATCH_SIZE images drawn with
+    replacement. The model, the estimator and torch's global random state do not change. An estimator without
+    parameters of its own is done after one step.
 
     Args:
-        estimator: its settings count; it is attached anew.
+        estimator: only its settings are used; the copy is attached anew.
         model: trained at its weights.
         images: (I, data_size) of 0 and 1, any dtype.
         steps: number of mini-batches.
@@ -40,7 +41,7 @@ def fitted(estimator: Estimator, model: SigmoidBeliefNet, images: Tensor, steps:
     generator = torch.Generator(model.mean.device).manual_seed(seed_for(seed, "fitted"))
     estimator = attached(estimator, model, generator).train()
     parameters = list(estimator.parameters())
-    optimizer = torch.optim.RMSprop(parameters, lr=0.001) if parameters else None  # alpha 0.99, eps 1e-8
+    optimizer = paper_rmsprop(parameters) if parameters else None
     before = copy.deepcopy(estimator.state_dict())
     with torch.enable_grad():
         for step in range(steps):

@@ -33,23 +33,16 @@ from releg import bernoulli
 from releg.estimators.base import Estimator, check_finite, check_noise_range, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure.moments import Number, RunningMoments
+from releg.kernels.layer import sample_and_log_prob
+from releg.measure.collected import EXACT, WITHIN, Collected, GradientVariances, Groups
+from releg.measure.moments import RunningMoments
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
-PATHS_AT_ONCE = 2000  # paths per call of an estimator; this limits the memory
+PATHS_AT_ONCE = 1000  # paths per call of an estimator; their arrays stay in the cache of an ordinary CPU
 ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
 GROUPS = 100
 SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
-
-
-@dataclass(frozen=True)
-class GradientVariances:
-    """The numbers of one estimator: for each layer, shallow first, by kind (within, between, ...)."""
-
-    num_images: int
-    samples_per_image: int
-    layers: list[dict[str, Number]]
 
 
 class PathGradients(NamedTuple):
@@ -117,16 +110,29 @@ def measure(
         seed: of the noise.
         progress: called with the number of images done since the last call.
     """
+    return collect(estimators, model, images, range(len(images)), samples_per_image, seed, progress).variances()
+
+
+def collect(
+    estimators: Mapping[str, Estimator],
+    model: SigmoidBeliefNet,
+    images: Tensor,
+    part: range,
+    samples_per_image: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Collected:
+    """The moments behind `measure`, for some of the images only; parts can be merged."""
     _check_amounts(len(images), samples_per_image)
     model = copy.deepcopy(model).eval()
-    model.check_input(images.to(model.mean))
+    model.check_input(images[part.start : part.stop].to(model.mean))
     constant = copy.deepcopy(model).requires_grad_(False)
     copies = {name: _frozen(estimator) for name, estimator in estimators.items()}
     reference = next((e for e in copies.values() if _answers_differences(e)), CommonRandomNumbers().eval())
     meters = {name: _Meter(estimator, min(GROUPS, len(images))) for name, estimator in copies.items()}
     answers = max(1, PATHS_AT_ONCE // max((e.samples for e in copies.values()), default=1))
     with torch.enable_grad():
-        for block in _blocks(len(images), samples_per_image, answers):
+        for block in _blocks(part, samples_per_image, answers):
             for samples in _spans(samples_per_image, answers):
                 x = images[block.start : block.stop].to(model.mean)
                 draw = _Draw(model, constant, reference, x, block, samples, seed)
@@ -136,14 +142,16 @@ def measure(
                 meter.finish(block)
             if progress is not None:
                 progress(len(block))
-    return {
-        name: GradientVariances(len(images), samples_per_image, meter.numbers(samples_per_image))
-        for name, meter in meters.items()
-    }
+    return Collected(
+        len(images),
+        samples_per_image,
+        {name: meter.kinds for name, meter in meters.items()},
+        {name: meter.over_images for name, meter in meters.items()},
+    )
 
 
 def _frozen(estimator: Estimator) -> Estimator:
-    """A copy in evaluation mode; without gradients of its own parameters if it can do without a graph."""
+    """A copy in evaluation mode; its own parameters need no gradients if it needs no graph."""
     frozen = copy.deepcopy(estimator).eval()
     return frozen.requires_grad_(False) if estimator.closed_form else frozen
 
@@ -165,10 +173,10 @@ def _spans(samples: int, answers: int) -> Iterator[range]:
     return (range(first, min(first + size, samples)) for first in range(0, samples, size))
 
 
-def _blocks(num_images: int, samples: int, answers: int) -> Iterator[range]:
+def _blocks(part: range, samples: int, answers: int) -> Iterator[range]:
     """Blocks of images that fit one call."""
     size = max(1, answers // samples)
-    return (range(first, min(first + size, num_images)) for first in range(0, num_images, size))
+    return (range(first, min(first + size, part.stop)) for first in range(part.start, part.stop, size))
 
 
 @dataclass
@@ -182,8 +190,8 @@ class _Draw:
     block: range
     samples: range
     seed: int
-    drawn: dict[tuple[object, int], list[Tensor]] = field(default_factory=dict)  # by who draws, and paths per answer
-    differences: dict[int, PathGradients] = field(default_factory=dict)  # by paths per answer
+    drawn: dict[tuple[object, int], list[Tensor]] = field(default_factory=dict)  # by who draws, and paths per estimate
+    differences: dict[int, PathGradients] = field(default_factory=dict)  # by paths per estimate
 
     def rows(self) -> Tensor:
         """One row per estimate, image by image."""
@@ -227,8 +235,9 @@ class _Meter:
     def __init__(self, estimator: Estimator, groups: int) -> None:
         self.estimator = estimator
         self.exact = isinstance(estimator, LikelihoodRatio) and not estimator.variance_normalization
+        self.kinds = [WITHIN, *(EXACT if self.exact else [])]
         self.at_hand: dict[tuple[str, int], RunningMoments] = {}  # by what and layer; (B, H)
-        self.over_images: list[dict[int, RunningMoments]] = [{} for _ in range(groups)]  # by layer; (H + numbers,)
+        self.over_images: Groups = [{} for _ in range(groups)]
 
     def add(self, draw: _Draw) -> None:
         """Add the estimates for one draw."""
@@ -271,32 +280,6 @@ class _Meter:
             variances += [(differences.variance() + e) / self.estimator.samples for e in (excess, least)]
         return torch.cat([answers.mean, *(v.mean(-1, keepdim=True) for v in variances)], dim=-1)
 
-    def numbers(self, samples: int) -> list[dict[str, Number]]:
-        """The numbers of the layers, after all images were added."""
-        return [self._numbers(layer, samples) for layer in self.over_images[0]]
-
-    def _numbers(self, layer: int, samples: int) -> dict[str, Number]:
-        groups = RunningMoments.stacked([group[layer] for group in self.over_images])
-        count = range(len(self.over_images))
-        rests = [groups[[other for other in count if other != left]] for left in count]
-        left_out = [self._summary(rest.pooled(0), samples) for rest in rests]
-        return {
-            kind: Number(value, torch.tensor([numbers[kind] for numbers in left_out], dtype=torch.float64))
-            for kind, value in self._summary(groups.pooled(0), samples).items()
-        }
-
-    def _summary(self, images: RunningMoments, samples: int) -> dict[str, float]:
-        kinds = ["within", *(["exact_within", "optimal_within"] if self.exact else [])]
-        units = len(images.mean) - len(kinds)
-        numbers = dict(zip(kinds, images.mean[units:].tolist(), strict=True))
-        between = images.variance()[:units].mean().item() - numbers["within"] / samples
-        return {
-            "within": numbers.pop("within"),
-            "between": between,
-            "total": images.mean[units].item() + between,
-            **numbers,
-        }
-
 
 def centred_targets(answers: PathGradients, layer: int, difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """T - b and 1 / (mean (1 - mean)) of every path and unit, from the estimates G = (f - b) d log q / d mean.
@@ -304,6 +287,6 @@ def centred_targets(answers: PathGradients, layer: int, difference: Tensor, nois
     With P the probability of the sampled z, f_z - b = ±P G, so T - b = ±P (G - d), + where z = 1.
     """
     logits = answers.logits[layer]
-    sign = 2 * bernoulli.sample(logits, noise.to(logits)).double() - 1
+    sign = 2 * sample_and_log_prob(logits, noise.to(logits))[0].double() - 1  # z as it was simulated
     target = sign * torch.sigmoid(sign * logits) * (answers.by_mean[layer] - difference)
     return target, 1 / answers.variances[layer].clamp(min=SMALLEST_VARIANCE)

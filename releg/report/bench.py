@@ -16,12 +16,13 @@ from releg.report.style import as_bytes
 from releg.report.tables import table
 
 ROWS, STUDIES, PAGE, PLOT = "bench.json", "bench_studies.json", "bench.md", "bench.png"
-ENGINES = {"cpu": "cpu kernel", "batched": "batched", "dense": "dense"}
+ENGINES = {"cpu": "cpu kernel", "triton": "triton engine", "batched": "batched", "dense": "dense"}
 LABELS = {
     "lr": label_of("lr"),
     **{f"crn_{engine}": f"{label_of('crn')}, {text}" for engine, text in ENGINES.items()},
     "pyro_lr": f"Pyro's {label_of('lr')}",
 }
+FAST = ("crn_cpu", "crn_triton")  # CRN as `auto` computes it: a benchmark has one of them
 BUSY_AT_START = 0.5  # a higher load average means that other programs were running
 BUSY_AT_END = 1.0  # the same, in addition to the threads of the benchmark
 
@@ -62,13 +63,7 @@ def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
         title = "Initial weights" if weights == "initial" else f"Weights after {mine[0]['trained_steps']} steps"
         parts += [f"## {title}", "Milliseconds per step; in brackets the ratio to LR and its quartiles over rounds."]
         parts += [pivot(mine, time_cell), "Peak memory of a step, MiB:", pivot(mine, memory_cell)]
-    parts += [
-        "## Where the time goes",
-        "Milliseconds, at trained weights.",
-        parts_table(rows),
-        *scaling_section(studies),
-    ]
-    parts += [*overhead_section(studies), notes(run)]
+    parts += [*parts_section(rows), *scaling_section(studies), *overhead_section(studies), notes(run)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -76,8 +71,9 @@ def header(run: dict[str, Any]) -> str:
     """Machine, versions, commit and load."""
     versions = ", ".join(f"{name} {version}" for name, version in run["packages"].items() if version)
     changed = " with uncommitted changes" if run["uncommitted_changes"] else ""
+    gpu = f", {run['gpu']}" if run.get("gpu") else ""
     lines = [
-        f"- machine: {run['processor'] or 'unknown processor'}, {run['cores']} cores, {run['system']}",
+        f"- machine: {run['processor'] or 'unknown processor'}, {run['cores']} cores{gpu}, {run['system']}",
         f"- threads: {run['threads']}; batch size {run['batch_size']}; float32; seed {run['seed']}",
         f"- versions: Python {run['python']}, {versions}",
         f"- commit: {run['commit'] or 'unknown'}{changed}; {run['started']}",
@@ -97,11 +93,12 @@ def busy(run: dict[str, Any]) -> str:
 
 def floor_section(rows: Sequence[Row]) -> list[str]:
     """How far steps are from their floor; older benchmarks did not measure it."""
-    known = [row for row in rows if "ratio_to_floor" in row and row["estimator"] in ("lr", "crn_cpu")]
+    fast = fast_of(rows)
+    known = [row for row in rows if "ratio_to_floor" in row and row["estimator"] in ("lr", fast)]
     if not known:
         return []
     cells = {(*(row[key] for key in FLOOR_KEYS), row["estimator"], row["via"]): row for row in known}
-    columns = [(name, via) for name in ("lr", "crn_cpu") for via in (BARE, TRAINER)]
+    columns = [(name, via) for name in ("lr", fast) for via in (BARE, TRAINER)]
     lines = []
     for key in dict.fromkeys(tuple(row[name] for name in FLOOR_KEYS) for row in known):
         found = [cells.get((*key, *column)) for column in columns]
@@ -116,6 +113,16 @@ def floor_section(rows: Sequence[Row]) -> list[str]:
     return ["## Against the floor", text, text_table(head, lines)]
 
 
+def fast_of(rows: Sequence[Row]) -> str:
+    """The name of CRN with the engine made for the device."""
+    return next((row["estimator"] for row in rows if row["estimator"] in FAST), FAST[0])
+
+
+def engine_of(name: str) -> str:
+    """The engine that computes the flips, from a name like crn_cpu."""
+    return ENGINES[name.removeprefix("crn_")]
+
+
 def in_short(rows: Sequence[Row]) -> str:
     """The claims, as ranges over all architectures and weights."""
     ratio = {(row["architecture"], row["weights"], row["estimator"]): row["ratio_to_lr"] for row in rows}
@@ -124,14 +131,15 @@ def in_short(rows: Sequence[Row]) -> str:
         found = [(ratio.get((*key, top)), ratio.get((*key, bottom))) for key in dict.fromkeys(k[:2] for k in ratio)]
         return [a / b for a, b in found if a is not None and b is not None]
 
+    fast = fast_of(rows)
     claims = [
-        ("an LR step", quotients("crn_cpu", "lr")),
-        ("a step that simulates every flip in full", quotients("crn_cpu", "crn_dense")),
-        ("a step of the batched engine", quotients("crn_cpu", "crn_batched")),
-        ("a step of Pyro's LR", quotients("crn_cpu", "pyro_lr")),
+        ("an LR step", quotients(fast, "lr")),
+        ("a step that simulates every flip in full", quotients(fast, "crn_dense")),
+        ("a step of the batched engine", quotients(fast, "crn_batched")),
+        ("a step of Pyro's LR", quotients(fast, "pyro_lr")),
     ]
     texts = [f"- {_times(values)} {text}" for text, values in claims if values]
-    return "\n".join(["A CRN step with the cpu kernel costs", "", *texts]) if texts else ""
+    return "\n".join([f"A CRN step with the {engine_of(fast)} costs", "", *texts]) if texts else ""
 
 
 def _times(values: Sequence[float]) -> str:
@@ -163,15 +171,17 @@ def memory_cell(row: Row) -> str:
     return "–" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
 
 
-def parts_table(rows: Sequence[Row]) -> str:
-    """The parts of a step of LR and of the cpu kernel."""
-    chosen = [row for row in rows if row["weights"] == "trained" and row["estimator"] in ("lr", "crn_cpu")]
+def parts_section(rows: Sequence[Row]) -> list[str]:
+    """The parts of a step of LR and of CRN; on a GPU they are not known."""
+    chosen = [row for row in rows if row["weights"] == "trained" and row["estimator"] in ("lr", fast_of(rows))]
     names = list(dict.fromkeys(name for row in chosen for name in row["ms_parts"]))
+    if not names:
+        return []
     lines = [
         [f"SBN({row['architecture']})", LABELS[row["estimator"]], *(_ms(row["ms_parts"][name]) for name in names)]
         for row in chosen
     ]
-    return text_table(["", "", *names], lines)
+    return ["## Where the time goes", "Milliseconds, at trained weights.", text_table(["", "", *names], lines)]
 
 
 def scaling_section(studies: dict[str, Any]) -> list[str]:
@@ -197,12 +207,13 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
 
 
 def units_table(rows: Sequence[Row]) -> list[str]:
-    """LR and the cpu kernel by size, with their growth from one size to the next."""
+    """LR and CRN by size, with their growth from one size to the next."""
+    fast = fast_of(rows)
     times = {
         name: {row["units"]: row for row in rows if (row["study"], row["estimator"]) == ("units", name)}
-        for name in ("lr", "crn_cpu")
+        for name in ("lr", fast)
     }
-    sizes = list(times["crn_cpu"])
+    sizes = list(times[fast])
     if len(sizes) < 2:
         return []
 
@@ -213,20 +224,20 @@ def units_table(rows: Sequence[Row]) -> list[str]:
         growth = times[name][size]["ms_per_step"] / times[name][before]["ms_per_step"]
         return f"{math.log(growth) / math.log(size / before):.2f}"
 
-    ratios = {size: times["crn_cpu"][size]["ratio_to_lr"] for size in sizes}
+    ratios = {size: times[fast][size]["ratio_to_lr"] for size in sizes}
     lines = [
         [
-            *(f"{size}", _ms(times["lr"][size]["ms_per_step"]), _ms(times["crn_cpu"][size]["ms_per_step"])),
-            *(_ratio(ratios[size]), exponent("lr", size), exponent("crn_cpu", size)),
+            *(f"{size}", _ms(times["lr"][size]["ms_per_step"]), _ms(times[fast][size]["ms_per_step"])),
+            *(_ratio(ratios[size]), exponent("lr", size), exponent(fast, size)),
         ]
         for size in sizes
     ]
     text = (
         f"From {sizes[0]} to {sizes[-1]} units per layer a CRN step costs {min(ratios.values()):.2f} to "
-        f"{max(ratios.values()):.2f} times an LR step (depth 2, initial weights, cpu kernel). At small sizes, fixed "
-        "costs hide the growth; the exponents from one size to the next show the trend. The arithmetic of LR grows "
-        "with the square of the units, and so does most of CRN's. The exception: one flip changes a set of units of "
-        "the next layer, about the square root of the units at these weights, which adds a power of 1/2."
+        f"{max(ratios.values()):.2f} times an LR step (depth 2, initial weights, {engine_of(fast)}). At small sizes, "
+        "fixed costs hide the growth; the exponents from one size to the next show the trend. The arithmetic of LR "
+        "grows with the square of the units, and so does most of CRN's. The exception: one flip changes a set of units "
+        "of the next layer, about the square root of the units at these weights, which adds a power of 1/2."
     )
     head = ["units per layer", "LR, ms", "CRN, ms", "ratio", "LR's exponent from the size before", "CRN's"]
     return [text, text_table(head, lines)]

@@ -14,7 +14,7 @@ from releg.report.style import in_style
 
 STYLES: dict[str, Any] = {
     "lr": {"color": ESTIMATORS["lr"].colour, "marker": "o", "markerfacecolor": "white"},
-    "crn_cpu": {"color": ESTIMATORS["crn"].colour, "marker": "s"},
+    **{name: {"color": ESTIMATORS["crn"].colour, "marker": "s"} for name in ("crn_cpu", "crn_triton")},
     "crn_batched": {"color": ESTIMATORS["crn"].colour, "marker": "^", "linestyle": "--", "markerfacecolor": "white"},
 }
 AXES = {"units": "units per layer, depth 2", "depth": "depth, 200 units per layer"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from releg.files import write_atomically
+from releg.files import write_atomically, write_json
 from releg.report.names import label_of
 from releg.report.race import write_race
 from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
@@ -25,7 +24,7 @@ def write_extended(results: Path) -> str:
     manifest = read_manifest(results, MANIFEST)
     rows = table_rows(manifest)
     text = as_markdown(rows, manifest)
-    write_atomically(results / "extended.json", json.dumps(rows, indent=2) + "\n")
+    write_json(results / "extended.json", rows, indent=2)
     write_atomically(results / "extended.csv", as_csv(rows))
     write_atomically(results / "extended.md", text)
     race = write_race(results, manifest)

@@ -12,7 +12,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from releg.files import write_atomically
-from releg.report.figure1_data import CSV, Point, as_csv, from_csv, gather
+from releg.report.figure1_data import (
+    CSV,
+    Point,
+    all_points,
+    amount,
+    as_csv,
+    at_shared_weights,
+)
 from releg.report.formats import remove
 from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
@@ -24,18 +31,15 @@ LAYER_STYLES: list[tuple[Any, str]] = [("-", "o"), ("--", "s"), ("-.", "^"), (":
 def write_figure1(results: Path) -> list[Path]:
     """Write figure1.csv, .png and .pdf; delete old ones if no run of the architecture is finished.
 
-    If the folders of the runs are missing, as in a fresh clone, the figure is drawn from figure1.csv.
+    The points of runs whose folders are missing, as in a fresh clone, stay as they are in figure1.csv.
     """
-    runs = read_manifest(results).runs
-    chosen = figure1_runs(runs)
-    points = gather(runs)
-    if not points and chosen and not any(run.folder.is_dir() for run in chosen):
-        points = from_csv(results / CSV)
+    chosen = figure1_runs(read_manifest(results).runs)
+    points = all_points(results)
     paths = [results / name for name in (CSV, "figure1.png", "figure1.pdf")]
     if not points:
         remove(*paths)
         return []
-    figure = draw(points, f"SBN({chosen[0].net}). {budget_sentence(chosen)}")
+    figure = draw(points, "\n".join([f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *_variance_note(points)]))
     write_atomically(paths[0], as_csv(points))
     write_atomically(paths[1], as_bytes(figure))
     write_atomically(paths[2], as_bytes(figure, "pdf"))
@@ -45,7 +49,7 @@ def write_figure1(results: Path) -> list[Path]:
 @in_style
 def draw(points: list[Point], note: str) -> Figure:
     """The three panels, with a note under them."""
-    figure = Figure(figsize=(7.2, 2.9))
+    figure = Figure(figsize=(7.2, 3.0))
     left, middle, right = figure.subplots(1, 3)
     bounds = [point for point in points if point.quantity == "val_elbo"]
     _draw_bounds(left, bounds, against_time=False)
@@ -55,9 +59,9 @@ def draw(points: list[Point], note: str) -> Figure:
         axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         axes.grid(True, which="major", linewidth=0.3, color="0.88")
         axes.set_axisbelow(True)
-    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, 0.055))
-    figure.text(0.5, 0.025, note, ha="center", fontsize=6.5, color="0.35")
-    figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=0.325, wspace=0.36)
+    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, 0.085))
+    figure.text(0.5, 0.015, note, ha="center", va="bottom", linespacing=1.4, fontsize=6.5, color="0.35")
+    figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=0.34, wspace=0.36)
     return figure
 
 
@@ -91,19 +95,28 @@ def _short_steps(value: float, _: int | None = None) -> str:
     return f"{value:g}"
 
 
+def _variance_note(points: list[Point]) -> list[str]:
+    """What panel (b) shows."""
+    shared = at_shared_weights(points)
+    if not shared:
+        return []
+    label = ESTIMATORS[shared[0].trained_with].label
+    return [f"(b) Both at the weights of the {label} run: sampled total variance, {amount(shared)}."]
+
+
 def _draw_variances(axes: Axes, points: list[Point]) -> None:
-    """Each estimator at the weights of its own run, as in the paper."""
-    own = [p for p in points if p.quantity == "within" and p.estimator == p.trained_with and p.value > 0]
+    """The sampled total variance, within plus between images, of both estimators at the same weights."""
+    shared = [p for p in at_shared_weights(points) if p.quantity == "total" and p.value > 0]
     for estimator, known in ESTIMATORS.items():
         for layer in _layers(points):
-            mine = [p for p in own if p.estimator == estimator and p.layer == layer]
+            mine = [p for p in shared if p.estimator == estimator and p.layer == layer]
             steps = sorted({point.step for point in mine})
             values = [statistics.geometric_mean([p.value for p in mine if p.step == step]) for step in steps]
             line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
             axes.plot(steps, values, color=known.colour, linestyle=line, linewidth=1.0, **_marker(estimator, marker, 1))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    steps = [point.step for point in own]
+    steps = [point.step for point in shared]
     is_short = bool(steps) and max(steps) < 100 * max(1, min(steps))
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     axes.xaxis.set_major_formatter(FuncFormatter(_short_steps))

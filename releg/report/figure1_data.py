@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from releg.report.formats import WHOLE, read_csv, read_metrics, read_variances
-from releg.report.names import ESTIMATORS
-from releg.report.runs import Run, figure1_runs
+from releg.report.names import ESTIMATORS, FIGURE1_ARCHITECTURE, WEIGHTS
+from releg.report.runs import Run, figure1_runs, read_manifest
 
 CSV = "figure1.csv"
-NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error")
+NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
+OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
 MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
 
 
@@ -32,12 +33,45 @@ class Point(NamedTuple):
     layer: int | None
     value: float
     standard_error: float | None
+    num_images: int | None  # that a variance was measured on
+    samples_per_image: int | None
+
+
+def all_points(results: Path) -> list[Point]:
+    """The points of all runs; for runs whose folders are missing, the points in figure1.csv."""
+    chosen = figure1_runs(read_manifest(results).runs)
+    elsewhere = {(run.estimator, run.seed) for run in chosen if not run.folder.is_dir()}
+    kept = [point for point in from_csv(results / CSV) if (point.trained_with, point.seed) in elsewhere]
+    return with_published([*gather(chosen), *kept], results) if chosen else []
 
 
 def gather(runs: list[Run]) -> list[Point]:
     """All points of the runs of Figure 1."""
     chosen = [run for run in figure1_runs(runs) if run.estimator in ESTIMATORS]
     return [point for run in chosen for point in (*_bounds(run), *_variances(run))]
+
+
+def with_published(points: list[Point], results: Path) -> list[Point]:
+    """The points, with the variances at the published weights in place of the last ones of their run."""
+    for name in ESTIMATORS:
+        rows = read_variances(variance_file(results, name))
+        new = [
+            parse(row | {"quantity": row["kind"], "trained_with": name, "estimator": MEASURED[row["estimator"]]})
+            for row in (row | {"seed": "0"} for row in rows)
+            if row["estimator"] in MEASURED
+        ]
+        first = min((point.step for point in new), default=None)
+        points = [p for p in points if first is None or not _is_replaced(p, name, first)] + new
+    return points
+
+
+def variance_file(results: Path, trained_with: str) -> Path:
+    """The variances at the published weights of Figure 1's net, as `releg variance` writes them."""
+    return results / WEIGHTS / FIGURE1_ARCHITECTURE / f"{trained_with}.variance.csv"
+
+
+def _is_replaced(point: Point, trained_with: str, first: int) -> bool:
+    return point.layer is not None and point.trained_with == trained_with and point.step >= first
 
 
 def _bounds(run: Run) -> list[Point]:
@@ -77,5 +111,25 @@ def as_csv(points: list[Point]) -> str:
 
 def from_csv(path: Path) -> list[Point]:
     """The points of a figure1.csv."""
-    optional = ("seconds", "layer", "standard_error")
-    return [parse(row) for row in read_csv(path, Point._fields, NUMBERS, optional)]
+    return [parse(row) for row in read_csv(path, Point._fields, NUMBERS, OPTIONAL)]
+
+
+def at_shared_weights(points: list[Point]) -> list[Point]:
+    """The variances of both estimators at the same weights: those of the LR run, or CRN's if LR has none yet."""
+    measured = [point for point in points if point.layer is not None]
+    owner = min((p.trained_with for p in measured), key=list(ESTIMATORS).index, default="")
+    return [point for point in measured if point.trained_with == owner]
+
+
+def amount(points: list[Point]) -> str:
+    """On how many images and samples the variances were measured, in words; the last step may have more of them."""
+    steps = sorted({point.step for point in points})
+    last = {_amount_of(point) for point in points if point.step == steps[-1]} if steps else set()
+    before = {_amount_of(point) for point in points if point.step != steps[-1]} if steps else set()
+    at_end = " and ".join(sorted(last))
+    along = " and ".join(sorted(before))
+    return at_end if not before or before == last else f"{at_end} at the last step, {along} before"
+
+
+def _amount_of(point: Point) -> str:
+    return f"{point.samples_per_image or 0:,} samples for each of {point.num_images or 0:,} training images"

@@ -10,7 +10,7 @@ from pathlib import Path
 # Columns of a run's metrics.csv and grad_variance.csv, in their order
 METRICS = ("step", "seconds", "metric", "value")
 VARIANCES = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
-WHOLE = ("step", "layer", "seed")  # columns of whole numbers
+WHOLE = ("step", "layer", "seed", "num_images", "samples_per_image")  # columns of whole numbers
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
@@ -20,7 +20,7 @@ def read_metrics(path: Path) -> list[dict[str, str]]:
 
 def read_variances(path: Path) -> list[dict[str, str]]:
     """The undamaged rows of a grad_variance.csv; none if there is no file."""
-    return read_csv(path, VARIANCES, ("step", "layer", "value", "standard_error"))
+    return read_csv(path, VARIANCES, tuple(name for name in VARIANCES if name not in ("estimator", "kind")))
 
 
 def read_csv(
@@ -31,7 +31,7 @@ def read_csv(
     Args:
         path: the file; it has no quotes.
         columns: all columns, in their order.
-        numbers: columns of finite numbers; `step`, `layer` and `seed` hold whole ones.
+        numbers: columns of finite numbers; those in WHOLE hold whole ones.
         optional: columns of numbers that may be empty.
     """
     if not path.is_file():

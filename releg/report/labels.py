@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 FONT_SIZE = 6.5
-MARKER = 4.5  # pixels from the centre of a marker to its edge, with a little air
+MARKER = 4.5  # pixels from the centre of a marker to its edge, with a small margin
 AIR = 1.5  # pixels between a name and what is next to it
 DISTANCES = (8.0, 14.0, 22.0, 32.0, 44.0, 58.0, 74.0, 92.0)  # pixels from a point to its name
 DIRECTIONS = 16
@@ -66,13 +66,13 @@ def candidates(point: Point, width: float, height: float) -> Iterator[Box]:
 def place(points: Sequence[Point], sizes: Sequence[Point], obstacles: Sequence[Box], frame: Box) -> list[Box | None]:
     """A box for the name of every point that meets no point, no obstacle and no other name; None where none is free.
 
-    Points in a crowd choose first.
+    Points in crowded places choose first.
 
     Args:
         points: in pixels.
         sizes: width and height of each name, in pixels.
         obstacles: what else must stay free.
-        frame: what no name may leave.
+        frame: all names must lie inside it.
     """
     taken = [*obstacles, *map(around, points)]
     answer: list[Box | None] = [None] * len(points)
@@ -98,7 +98,7 @@ def segments(corners: Sequence[Point]) -> list[Box]:
 
 
 def annotate(panel: Axes, names: Sequence[str], points: Sequence[Point], obstacles: Sequence[Box]) -> list[Box | None]:
-    """Write each name near its point (in data coordinates), joined to it by a thin line where it is not beside it."""
+    """Write each name near its point (in data coordinates), with a thin line between them if they are not adjacent."""
     figure = panel.figure
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()  # computes all positions

@@ -48,17 +48,20 @@ PUBLISHED = {
 }
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
+FIGURE1_IMAGES = 50_000  # on which the paper measures gradient variances
+WEIGHTS = "weights"  # the folder in results/ of the published models
 EXTENDED_ARCHITECTURE = "200-200"  # of the second table
 
+AUTHORS_STEPS = 2_000_000  # of the authors' later code
 BUDGETS = {  # steps per run
     "smoke": 200,
     "quick": 10_000,
     "standard": 200_000,
     "converged": 1_000_000,
-    "paper": 2_000_000,
+    "paper": AUTHORS_STEPS,
 }
 PUBLISHED_BUDGET = "standard"  # its table is results/table1.md; other budgets have their own folder in results/
-AUTHORS_STEPS = 2_000_000  # of the authors' later code
+LONGEST_BUDGETS = ("converged", "paper")  # whose bounds the published table shows as those at the end of training
 
 PAPER_DATA = "MNIST"
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from releg.files import write_atomically
+from releg.files import write_atomically, write_json
 from releg.report.formats import read_csv, read_metrics, remove
 from releg.report.names import label_of
 from releg.report.race_plot import Curve, draw
@@ -43,7 +42,7 @@ def write_race(results: Path, manifest: Manifest) -> str:
     If the folders of the runs are missing, as in a fresh clone, they are made from race.csv. Without LR there is no
     race: then old files are deleted.
     """
-    runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # a race has one track
+    runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # one race, one net
     points = [point for run in runs for point in _points(run)]
     if not points and not any(run.folder.is_dir() for run in runs):
         points = from_csv(results / CSV)
@@ -55,7 +54,7 @@ def write_race(results: Path, manifest: Manifest) -> str:
     rows = race(points, runs)
     text = as_markdown(rows, runs)
     write_atomically(results / CSV, as_csv(points))
-    write_atomically(results / "race.json", json.dumps(rows, indent=2) + "\n")
+    write_json(results / "race.json", rows, indent=2)
     write_atomically(results / "race.png", as_bytes(draw(_curves(points, rows), rows[0]["lr_minutes"]), dpi=200))
     write_atomically(results / "race.md", text)
     return text

@@ -16,6 +16,8 @@ FILES = {
     "table1.md": "Table 1, ours next to the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
     "figure1.png": f"Figure 1 of SBN({FIGURE1_ARCHITECTURE}); also as `.pdf`. From `figure1.csv`",
     "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
+    "recipe.md": "the trials behind the learning rate of the budgets. From `recipe/trials.json`, which "
+    "`python -m lightning_modules.grid.trials` writes",
     "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
     "`extended_runs.json`",
     "race.md": "the race: the minutes that every estimator trains until given bounds (`--extended`); also as `.json` "
@@ -32,7 +34,7 @@ FILES = {
     "`python -m lightning_modules.bench.library_training` writes",
     "library_times.json": "what a gradient of that example costs, written by "
     "`python -m lightning_modules.bench.library_times`",
-    "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.kernels.triton.speed`",
+    "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.measure.cuda.speed`",
 }
 
 MANIFESTS = {"Table 1 and Figure 1": "runs.json", "The second table": "extended_runs.json"}

@@ -113,7 +113,7 @@ def figure1_runs(runs: list[Run]) -> list[Run]:
 
 
 def over_seeds(runs: list[Run]) -> Row:
-    """What a table says of runs that differ only in their seeds."""
+    """One table row for runs that differ only in their seeds."""
     first = runs[0]
     nll = [-run.result["test/elbo"] for run in runs]
     bound = [-run.result["test/multi_sample_bound"] for run in runs]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releg.files import write_atomically
+from releg.files import write_atomically, write_json
 from releg.report.formats import readable
-from releg.report.names import BUDGETS, ESTIMATORS, label_of
+from releg.report.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, label_of
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 
@@ -23,8 +23,8 @@ def write_table1(results: Path) -> str:
     """Write table1.md, .csv, .json and .tex; return the Markdown."""
     manifest = read_manifest(results)
     rows = table_rows(manifest.runs, read_paper(results))
-    text = as_markdown(rows, manifest) + beside_published(rows, results)
-    write_atomically(results / "table1.json", json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+    text = as_markdown(rows, manifest) + at_the_end(results) + beside_published(rows, results)
+    write_json(results / "table1.json", rows, indent=2)
     write_atomically(results / "table1.csv", as_csv(rows))
     write_atomically(results / "table1.tex", as_latex(rows, manifest))
     write_atomically(results / "table1.md", text)
@@ -61,10 +61,30 @@ def _best(row: Row) -> str:
 
 def as_markdown(rows: list[Row], manifest: Manifest) -> str:
     """The table, its budget, and the paper's claim: the gap between the estimators."""
-    body = [[*_cells(row), str(len(row["seeds"]))] for row in rows]
-    lines = [f"**Table 1.** {bound_title(manifest.runs)}. {LEGEND}", "", *table([*_head(rows), "seeds"], body, texts=2)]
+    head = [*_head(rows), "seeds"]
+    lines = [f"**Table 1.** {bound_title(manifest.runs)}. {LEGEND}", "", *table(head, _body(rows), texts=2)]
     lines += ["", budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
     return "\n".join(lines) + "\n"
+
+
+def longer_rows(results: Path) -> list[Row]:
+    """The rows of the longer budgets whose tables are in folders of this one."""
+    rows = []
+    for budget in LONGEST_BUDGETS:
+        path = results / budget / "table1.json"
+        if path.is_file():
+            with readable(path, f"Table 1 of the budget {budget}", "restore it with git"):
+                rows += list(json.loads(path.read_bytes()))
+    return rows
+
+
+def at_the_end(results: Path) -> str:
+    """In the folder of the published table: the cells that were trained for longer, and how."""
+    rows = longer_rows(results)
+    if not rows:
+        return ""
+    lines = ["", "Trained for longer:", "", *table([*_head(rows), "seeds"], _body(rows), texts=2), ""]
+    return "\n".join([*lines, *dict.fromkeys(row["note"] for row in rows)]) + "\n"
 
 
 def beside_published(rows: list[Row], results: Path) -> str:
@@ -83,6 +103,10 @@ def beside_published(rows: list[Row], results: Path) -> str:
     head = ["SBN", "estimator", "here", "published", "paper"]
     title = "Beside the published table, table1.md in the folder above:"
     return "\n".join(["", title, "", *table(head, body, texts=2), ""])
+
+
+def _body(rows: list[Row]) -> list[list[str]]:
+    return [[*_cells(row), str(len(row["seeds"]))] for row in rows]
 
 
 def _head(rows: list[Row]) -> list[str]:

@@ -7,8 +7,9 @@ import statistics
 from pathlib import Path
 
 from releg.files import write_atomically
-from releg.report.figure1_data import CSV, Point, from_csv
+from releg.report.figure1_data import CSV, Point, amount, at_shared_weights, from_csv
 from releg.report.formats import remove
+from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 
 FILE = "variance.md"
@@ -18,29 +19,35 @@ Number = tuple[float, float]  # value, standard error
 INTRODUCTION = """# Gradient variance, LR against CRN
 
 Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the
-units of a layer; layer 1 is next to x. Both estimators are measured at the weights of the LR run, on the same training
-images and noise; LR has the baselines it was trained with. *Sampled* is the within-image variance of the samples.
-*Exact* is that of LR with each unit's own noise integrated out: it includes the rare events that the samples miss once
-units saturate. Standard errors are over images; those of ratios assume independent numbers.
+units of a layer; layer 1 is next to x. Both estimators are measured at the weights of the {label} run, on the same
+training images and noise: {amount}. Standard errors are over images; those of ratios assume
+independent numbers.
+
+- *Total*: the variance of all samples of all images together, within plus between images. The caption of the paper's
+  Figure 1 pools its 50 million samples like this.
+- *Within*: the variance of the samples of one image, averaged over images.
+- *Exact*: LR's within-image variance with each unit's own noise integrated out.
+
+Sampled and exact values part once units saturate. A unit whose mean is m close to 0 is on in one of 1/m samples, and
+there its LR estimate is 1/m times the signal; so most of the variance lies in events that few samples or none meet, and
+the sampled value grows with the number of samples. CRN has no such events: it averages over both states of the unit.
 """
 
 
 def write_variance(results: Path) -> list[Path]:
     """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
     chosen = figure1_runs(read_manifest(results).runs)
-    points = [p for p in from_csv(results / CSV) if p.trained_with == "lr" and p.layer is not None]
+    points = at_shared_weights(from_csv(results / CSV))
     steps = sorted({point.step for point in points})
     if not (chosen and steps):
         remove(results / FILE)
         return []
-    lines = [
-        INTRODUCTION.format(net=chosen[0].net),
-        f"## After {steps[-1]:,} steps",
-        "",
-        *_last_step(points, steps[-1]),
-    ]
-    lines += ["", "## During training: LR / CRN, exact", "", *_course(points, steps, "exact_within")]
-    lines += ["", "## During training: LR / CRN, sampled", "", *_course(points, steps, "within")]
+    label = ESTIMATORS[points[0].trained_with].label
+    lines = [INTRODUCTION.format(net=chosen[0].net, label=label, amount=amount(points))]
+    lines += [f"## After {steps[-1]:,} steps: total", "", *_total(points, steps[-1])]
+    lines += ["", f"## After {steps[-1]:,} steps: within an image", "", *_within(points, steps[-1])]
+    lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, steps, "total", "total")]
+    lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, steps, "exact_within", "within")]
     lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]
     return [write_atomically(results / FILE, "\n".join(lines) + "\n")]
 
@@ -82,7 +89,15 @@ def _layers(points: list[Point]) -> list[int]:
     return sorted({point.layer for point in points if point.layer is not None})
 
 
-def _last_step(points: list[Point], step: int) -> list[str]:
+def _total(points: list[Point], step: int) -> list[str]:
+    lines = ["| layer | LR | CRN | LR / CRN |", "|---" + "|---:" * 3 + "|"]
+    for layer in _layers(points):
+        lr, crn = (number(points, name, "total", layer, step) for name in ("lr", "crn"))
+        lines.append(f"| {layer} | {show(lr)} | {show(crn)} | {show(ratio(lr, crn))} |")
+    return lines
+
+
+def _within(points: list[Point], step: int) -> list[str]:
     lines = [
         "| layer | LR, sampled | LR, exact | CRN | LR / CRN, sampled | LR / CRN, exact |",
         "|---" + "|---:" * 5 + "|",
@@ -95,12 +110,13 @@ def _last_step(points: list[Point], step: int) -> list[str]:
     return lines
 
 
-def _course(points: list[Point], steps: list[int], kind: str) -> list[str]:
+def _course(points: list[Point], steps: list[int], of_lr: str, of_crn: str) -> list[str]:
+    """Ratios of LR's kind of variance to CRN's kind, step by step."""
     layers = _layers(points)
     lines = [f"| steps | {' | '.join(f'layer {layer}' for layer in layers)} |", "|---:" * (len(layers) + 1) + "|"]
     for step in steps:
         cells = [
-            show(ratio(number(points, "lr", kind, layer, step), number(points, "crn", "within", layer, step)))
+            show(ratio(number(points, "lr", of_lr, layer, step), number(points, "crn", of_crn, layer, step)))
             for layer in layers
         ]
         lines.append(f"| {step:,} | {' | '.join(cells)} |")

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from lightning_modules import cli
-from lightning_modules.run import ranks
 from lightning_modules.run.tables import read_variances
 from tests.faults.ddp_gradients import CASES, STEPS, record
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
+from tests.lightning_modules import commands_helper
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, wait_for_new_checkpoint
-from tests.processes import children_of, end_all
+from tests.processes import children_of, end_all, listening_on
 
 TWO_RANKS = (
     *("--trainer.accelerator", "cpu", "--trainer.devices", "2", "--trainer.strategy", "ddp"),
     *("--data.batch_size", "50"),
 )
+LOOPBACK = "0100007F"  # 127.0.0.1, on a machine whose bytes are in Intel's order
 MEASURED = """
 trainer:
   callbacks:
@@ -67,12 +68,7 @@ def test_two_ranks_of_50_images_have_the_gradients_of_one_process_with_100(case:
 def fit(results: Path, *arguments: str) -> list[str]:
     config = results / "measured.yaml"
     config.write_text(MEASURED)
-    chosen = ["--config", "estimator/likelihood_ratio.yaml", "--config", str(config), "--results_dir", str(results)]
-    return ["fit", *TINY, *chosen, *arguments]
-
-
-def folder_of(results: Path) -> Path:
-    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    return commands_helper.fit(results, "--config", str(config), *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +110,7 @@ def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
         process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         wait_for_new_checkpoint(folder, process)
         (second,) = (child for child in children_of(process.pid) if "lightning_modules.cli" in child.command)
+        assert listening_on(process.pid) | listening_on(second.pid) == {LOOPBACK}
         os.kill(process.pid if victim == "first" else second.pid, signal.SIGKILL)
         _, complaint = process.communicate(timeout=60)
         assert process.returncode in ((-signal.SIGKILL,) if victim == "first" else (-signal.SIGKILL, 2)), complaint
@@ -143,15 +140,3 @@ def test_another_number_of_ranks_is_refused_with_one_sentence(
     (complaint,) = (line for line in refused.stderr.splitlines() if line.startswith("releg: "))
     assert "the checkpoint's number of ranks is 1, expected 2; " in complaint
     assert "Traceback" not in refused.stderr
-
-
-def test_the_cores_of_a_machine_are_divided_among_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEG_PARENT", "1")
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    torch.set_num_threads(4)
-
-    class Machine:
-        num_devices = 2
-
-    ranks.share_machine(Machine())  # type: ignore[arg-type]
-    assert torch.get_num_threads() == 2

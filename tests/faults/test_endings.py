@@ -12,7 +12,8 @@ import pytest
 import pytorch_lightning as pl
 
 from lightning_modules import cli
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg_command
+from tests.lightning_modules import commands_helper
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result
 
 # One validation, at the end: without checkpoints in between, an interruption would lose everything
@@ -20,12 +21,7 @@ STEPS = ["--trainer.max_steps", "60", "--trainer.val_check_interval", "60", "--t
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
-    chosen = ["--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(results)]
-    return ["fit", *TINY, *STEPS, *chosen, *arguments]
-
-
-def folder_of(results: Path) -> Path:
-    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    return commands_helper.fit(results, *STEPS, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +102,7 @@ def test_a_time_limit_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest
     assert (folder_of(tmp_path) / "last.ckpt").is_file()
 
 
-@pytest.mark.parametrize("damage", ["emptied", "cut", "changed", "infinite"])
+@pytest.mark.parametrize("damage", ["emptied", "cut", "changed", "changed, of an older run", "infinite"])
 def test_a_damaged_result_is_computed_again(
     damage: str, run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,59 +110,15 @@ def test_a_damaged_result_is_computed_again(
     shutil.copytree(run.parents[3], tmp_path, dirs_exist_ok=True)
     path = folder_of(tmp_path) / "result.json"
     content = json.loads(path.read_text())
+    older = {name: value for name, value in content.items() if name != "digest"}
     text = {
         "emptied": "",
         "cut": path.read_text()[:50],
         "changed": json.dumps({**content, "test/elbo": content["test/elbo"] + 1}),
+        "changed, of an older run": json.dumps({**older, "test/elbo": content["test/elbo"] + 1}),
         "infinite": json.dumps({**content, "test/elbo": float("-inf")}),
     }[damage]
     path.write_text(text)
     assert cli.main(fit(tmp_path)) == 0
     assert "result.json is damaged, expected the result of a finished run" in caplog.text
     assert result(folder_of(tmp_path)) == result(run)
-
-
-def test_no_number_that_is_not_finite_enters_a_result(tmp_path: Path) -> None:
-    unlimited = fit(tmp_path, "--trainer.max_steps", "-1", "--trainer.max_epochs", "1", "--data.batch_size", "25000")
-    assert cli.main([*unlimited, "--trainer.limit_val_batches", "0"]) == 0
-    text = (folder_of(tmp_path) / "result.json").read_text()
-    assert json.loads(text)["val/elbo"] is None
-    assert "Infinity" not in text
-
-
-@pytest.mark.parametrize("command", ["test", "validate"])
-def test_weights_are_evaluated_only_if_they_are_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([command, *fit(Path("r"))[1:]]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"releg: releg {command} got no checkpoint, expected --ckpt PATH; name a run's best.ckpt"
-
-
-@pytest.mark.parametrize("option", ["--ckpt", "--ckpt_path", "--ckpt="])
-def test_a_checkpoint_is_enough_to_test_it(option: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(run / "best.ckpt")
-    assert cli.main(["test", *([option + path] if option.endswith("=") else [option, path])]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{path}, step 60:"
-    assert f"test/elbo {result(run)['test/elbo']:.4f}" in lines
-
-
-def test_a_given_checkpoint_is_the_start_only_once(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="releg")
-    slower = [
-        "--model.optimizer.init_args.lr",
-        "0.0001",
-        "--trainer.max_steps",
-        "80",
-        "--trainer.val_check_interval",
-        "10",
-    ]
-    given = fit(tmp_path, "--ckpt", str(run / "last.ckpt"), *slower)
-    assert cli.main(given) == 0
-    assert "was trained with model.optimizer.init_args.lr 0.001; from here on it is 0.0001" in caplog.text
-    first = result(folder_of(tmp_path))
-    (folder_of(tmp_path) / "result.json").unlink()
-    caplog.clear()
-    assert cli.main(given) == 0
-    assert f"continuing {folder_of(tmp_path)} from last.ckpt" in caplog.text
-    assert "was trained with" not in caplog.text
-    assert result(folder_of(tmp_path)) == first

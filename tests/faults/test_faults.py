@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from lightning_modules import cli
-from lightning_modules.mnist.files import REPOSITORY_DATA
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
+from lightning_modules.images.archives import REPOSITORY_DATA
+from tests.lightning_modules import commands_helper
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result, wait_for_new_checkpoint
 from tests.processes import children_of
 from tests.reproduce_script import CRN, Script, finish, wait_for, without_times
@@ -46,12 +47,7 @@ def check(tally: Tally, folder: Path, reference: Path, metrics: bool = True) -> 
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
-    chosen = ["--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(results)]
-    return ["fit", *TINY, *LONGER, *chosen, *arguments]
-
-
-def folder_of(results: Path) -> Path:
-    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    return commands_helper.fit(results, *LONGER, *arguments)
 
 
 def start(results: Path) -> "subprocess.Popen[bytes]":

@@ -98,17 +98,6 @@ def test_a_checkpoint_of_another_run_is_refused_naming_the_difference(
     assert said.endswith("use the config.yaml of the checkpoint's run")
 
 
-def test_a_config_of_another_run_beside_a_checkpoint_is_refused_naming_the_difference(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = (run / "config.yaml").read_text()
-    assert "- 12\n  - 6\n" in config
-    (tmp_path / "config.yaml").write_text(config.replace("- 12\n  - 6\n", "- 12\n  - 5\n"))
-    (tmp_path / "best.ckpt").write_bytes((run / "best.ckpt").read_bytes())
-    assert cli.main(["variance", "--ckpt", str(tmp_path / "best.ckpt")]) == 2
-    assert "the checkpoint's architecture is 6-12, expected 5-12" in complaint(capsys)
-
-
 @pytest.mark.parametrize("part", ["state_dict", "identity", "loops", "global_step", "pytorch-lightning_version"])
 @pytest.mark.parametrize("command", ["fit", "test", "variance"])
 def test_a_checkpoint_that_lacks_a_part_is_refused_naming_it(

@@ -1,6 +1,5 @@
 """reproduce.sh --launcher ray on a cluster of two nodes, both on this machine: the numbers of the local launcher."""
 
-import importlib.util
 import os
 import random
 import signal
@@ -13,15 +12,11 @@ from typing import Any
 
 import pytest
 
-from lightning_modules.grid.options import parse_options
-from lightning_modules.grid.ray_cluster import places
+from lightning_modules.grid.ray_launcher import _check_token, connected
+from tests.faults.test_cluster_page import free_port, node
 from tests.processes import Process, end_all, find_processes
-from tests.reproduce_script import FIGURE1, Script, curve, finish, wait_for, without_times
+from tests.reproduce_script import FIGURE1, Script, curve, finish, needs_ray, wait_for, without_times
 from tests.tally import Tally
-
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install -e '.[ray]'"
-)
 
 
 @pytest.fixture(scope="module")
@@ -119,50 +114,39 @@ def test_with_workers_killed_and_a_machine_lost_it_ends_with_the_same_numbers(
     assert sum(log.count("--- SBN") for log in logs) >= 4, "two runs, one of them started again twice"
 
 
+@pytest.mark.long
 @needs_ray
-@pytest.mark.parametrize(
-    ("cpus", "gpus", "threads", "share", "runs"),
-    [
-        ([4, 4], [0, 0], 1, 0.0, 8),
-        ([4, 5], [0, 0], 2, 0.0, 4),
-        ([16, 0], [1, 2], 1, 0.25, 4),  # the GPUs of a machine without CPUs serve nobody
-        ([2, 8], [1, 1], 1, 0.25, 6),
-    ],
-)
-def test_a_run_takes_its_place_on_one_machine(
-    cpus: list[int], gpus: list[int], threads: int, share: float, runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
-
-    nodes = [{"Alive": True, "Resources": {"CPU": c, "GPU": g}} for c, g in zip(cpus, gpus, strict=True)]
-    lost = {"Alive": False, "Resources": {"CPU": 99, "GPU": 9}}
-    monkeypatch.setattr(ray, "nodes", lambda: [*nodes, lost])
-    assert places(threads, share) == runs
-
-
-@needs_ray
-def test_a_run_that_no_machine_has_room_for_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
-
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 4.0}}] * 2)
-    with pytest.raises(ValueError, match=r"\(CPUs: 4, 4; GPUs: 0, 0\), expected 8 CPUs and 0 GPUs on one"):
-        places(8, 0.0)  # together they have eight
+def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp_path: Path) -> None:
+    code, out, err = finish(script.tiny(tmp_path, *FIGURE1, "--launcher", "ray", "--ray-address", "127.0.0.1:9"))
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("reproduce.sh: cannot join the Ray cluster at 127.0.0.1:9 (")
+    assert "Traceback" not in err
 
 
 @pytest.mark.long
 @needs_ray
-def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp_path: Path) -> None:
-    code, out, err = finish(script.tiny(tmp_path, *FIGURE1, "--engine", "ray", "--ray-address", "127.0.0.1:9"))
-    assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("reproduce.sh: cannot join the Ray cluster at 127.0.0.1:9 (")
-    assert "Traceback" not in err
+def test_a_missing_token_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray looks for a token
+    port = free_port()
+    start = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--disable-usage-stats"]
+    options = ["--port", str(port), "--include-dashboard=false", "--num-cpus", "1"]
+    tokens = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2}
+    with node([*start, *options], {**os.environ, **tokens, "RAY_TMPDIR": "/tmp"}, port):
+        address = f"127.0.0.1:{port}"
+        with pytest.raises(PermissionError, match="asks for its token and there is none here"), connected(address):
+            pass
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "another")
+        with pytest.raises(PermissionError, match="asks for its token and another token is set here"):
+            _check_token(address)
+        monkeypatch.setenv("RAY_AUTH_TOKEN", tokens["RAY_AUTH_TOKEN"])
+        _check_token(address)
 
 
 def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_path: Path) -> None:
     blocked = (
         "import sys; sys.modules['ray'] = None\nfrom lightning_modules.grid.__main__ import main\nmain(sys.argv[1:])"
     )
-    arguments = ["--engine", "ray", "--results", str(tmp_path)]
+    arguments = ["--launcher", "ray", "--results", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-c", blocked, *arguments], env=script.environment, capture_output=True, text=True, check=False
     )
@@ -171,24 +155,3 @@ def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_pat
         "reproduce.sh: there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'; "
         "see bash reproduce.sh --help\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--engine", "slurm"], "argument --launcher/--engine: invalid choice: 'slurm' (choose from "),
-        (["--ray-address", "here:1"], "--ray-address is given, expected --launcher ray with it"),
-        (["--gpus-per-run", "0.5"], "--gpus-per-run is given, expected --launcher ray with it"),
-        (["--engine", "ray", "--gpus-per-run", "2"], "argument --gpus-per-run: got 2, expected a number from 0 to 1"),
-        (["--engine", "ray", "--jobs", "2"], "--jobs is given, expected --launcher local with it"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        parse_options(arguments)
-    assert end.value.code == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"reproduce.sh: {expected}")
-    assert err.count("\n") == 1

@@ -18,6 +18,16 @@ TINY = [  # a run of seconds: small layers, few steps, the real data
 ]
 
 
+def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:
+    """The words after `releg` that train a tiny net."""
+    return ["fit", *TINY, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results), *arguments]
+
+
+def folder_of(results: Path, name: str = "seed0", estimator: str = "likelihood_ratio") -> Path:
+    """Where that command trains."""
+    return results / "runs" / "6-12" / estimator / name
+
+
 def releg_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "lightning_modules.cli", *arguments]
 

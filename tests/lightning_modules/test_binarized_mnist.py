@@ -11,8 +11,8 @@ from torchvision.datasets import MNIST
 
 from lightning_modules.binarized_mnist import FIXED_BITS_SHA256, BinarizedMNIST
 from lightning_modules.binary_images import SPLITS
-from lightning_modules.mnist import bits, files
-from tests.lightning_modules.mnist.archives import assert_one_sentence
+from lightning_modules.images import archives, bits
+from tests.lightning_modules.images.small_archives import assert_one_sentence
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,9 @@ def test_splits_are_the_training_file_in_order_and_then_the_test_file(fixed: Bin
     raw = tmp_path / "MNIST" / "raw"
     raw.mkdir(parents=True)
     for archive, _ in MNIST.resources:
-        (raw / archive).symlink_to(files.REPOSITORY_DATA / "MNIST" / "raw" / archive)
+        (raw / archive).symlink_to(archives.REPOSITORY_DATA / "MNIST" / "raw" / archive)
     train, test = (MNIST(tmp_path, train=is_train, download=True).data.flatten(1).numpy() for is_train in (True, False))
-    assert np.array_equal(files.read_pixels(MNIST, files.REPOSITORY_DATA), np.concatenate([train, test]))
+    assert np.array_equal(archives.read_pixels(MNIST, archives.REPOSITORY_DATA), np.concatenate([train, test]))
     for split, pixels in zip(SPLITS, (train[:50_000], train[50_000:], test), strict=True):
         assert len(fixed.images(split)) == len(pixels)
         for some in (slice(100), slice(-100, None)):
@@ -51,7 +51,7 @@ def test_dynamic_redraws_the_training_bits_and_freezes_the_others(
     for split in SPLITS:
         assert np.array_equal(dynamic.images(split), fixed.images(split))
     assert dynamic.checksum == "2c6e7dfdb8f6ec68bab02b1e0e041abc1699dc66a7a31176f5f693cb31eb8d2a"
-    pixels = files.read_pixels(MNIST, files.REPOSITORY_DATA)[:50_000]
+    pixels = archives.read_pixels(MNIST, archives.REPOSITORY_DATA)[:50_000]
     np.testing.assert_allclose(dynamic.mean, pixels.sum(0, dtype=np.int64) / 255 / 50_000, rtol=1e-7)
 
 
@@ -91,7 +91,7 @@ def test_every_file_is_checked_once_however_often_the_data_are_asked_for(monkeyp
 def test_larochelle_serves_the_bits_of_its_files(
     tmp_path: Path, fixed: BinarizedMNIST, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lightning_modules.binarized_mnist.read_larochelle", lambda data_dir: fixed._all().bits)
+    monkeypatch.setattr("lightning_modules.binarized_mnist.read_larochelle", lambda *asked: fixed._all().bits)
     data = BinarizedMNIST(tmp_path, binarization="larochelle")
     with pytest.raises(FileNotFoundError, match="larochelle"):
         data.prepare_data()

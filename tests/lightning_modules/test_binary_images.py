@@ -10,30 +10,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 
-from lightning_modules.binary_images import SPLITS, BinaryImages, Counts, Images
+from lightning_modules.binary_images import SPLITS, Images
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from tests.lightning_modules.mnist.archives import assert_one_sentence
-
-GREY = np.random.RandomState(0).randint(0, 256, (240, 12)).astype(np.uint8)
-BITS = GREY & np.uint8(1)
-
-
-class Small(BinaryImages):
-    """Ten training batches and two validation batches of images of 3 x 4 pixels."""
-
-    shape = (3, 4)
-    counts = Counts(train=200, val=20, test=20)
-    given = Images(BITS, GREY[:200])
-
-    def load(self) -> Images:
-        return self.given
-
-
-def small(given: Images = Small.given, batch_size: int = 20, eval_batch_size: int = 10, seed: int = 0) -> Small:
-    data = Small(batch_size, eval_batch_size, seed)
-    data.given = given
-    return data
+from tests.lightning_modules.images.small_archives import assert_one_sentence
+from tests.lightning_modules.small_data import BITS, GREY, small
 
 
 def test_splits_follow_each_other_in_the_order_of_the_images() -> None:

@@ -1,28 +1,18 @@
 """The releg command as a user types it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
-import yaml
 
-import releg as library
 from lightning_modules import CONFIGS, cli
-from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.sbn_module import SBNModule
-from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg
+from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, fit, releg
 from tests.pages import blocks, section
 
 ARCHITECTURES = sorted(path.name for path in (CONFIGS / "architecture").glob("*.yaml"))
 ESTIMATORS = sorted(path.name for path in (CONFIGS / "estimator").glob("*.yaml"))
 BUDGETS = sorted(path.name for path in (CONFIGS / "budget").glob("*.yaml"))
-
-
-def fit(tmp_path: Path, estimator: str = "likelihood_ratio.yaml", *arguments: str) -> list[str]:
-    return ["fit", *TINY, "--config", f"estimator/{estimator}", "--results_dir", str(tmp_path), *arguments]
 
 
 TOGETHER = [
@@ -64,57 +54,20 @@ def test_every_budget_is_a_valid_overlay(budget: str, tmp_path: Path) -> None:
     assert cli.main(["fit", *overlays, *fast]) == 0
 
 
-def test_a_run_leaves_config_metrics_events_checkpoints_and_provenance_in_its_folder(tmp_path: Path) -> None:
-    assert cli.main(fit(tmp_path, "common_random_numbers.yaml", "--seed_everything", "3")) == 0
-    folder = tmp_path / "runs" / "6-12" / "common_random_numbers" / "seed3"
-    names = {path.name for path in folder.iterdir()}
-    assert {"config.yaml", "metrics.csv", "best.ckpt", "last.ckpt", "provenance.json", "result.json"} <= names
-    assert any(name.startswith("events.out.tfevents") for name in names)
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert config["model"]["layers"] == [12, 6]
-    assert config["model"]["seed"] == config["data"]["seed"] == 3
-    (entry,) = json.loads((folder / "provenance.json").read_text())
-    assert {"commit", "packages", "processor", "data_sha256", "command"} <= set(entry)
-    result = json.loads((folder / "result.json").read_text())
-    assert result["steps"] == 60
-    assert result["test/elbo"] <= result["test/multi_sample_bound"] + 1e-3
-    saved = ["--config", str(folder / "config.yaml"), "--ckpt_path", str(folder / "best.ckpt")]
-    assert cli.main(["test", *saved]) == 0
-    assert cli.main(["validate", *saved]) == 0
-    module = SBNModule.load_from_checkpoint(folder / "best.ckpt", map_location="cpu", test_samples=7)
-    state = load_checkpoint(folder / "best.ckpt")["state_dict"]
-    assert all(torch.equal(value, module.state_dict()[name]) for name, value in state.items())
-    assert (type(module.estimator).__name__, module.seed, module.test_samples) == ("CommonRandomNumbers", 3, 7)
-    net = library.load(folder / "best.ckpt")
-    assert all(torch.equal(value, net.state_dict()[name]) for name, value in module.model.state_dict().items())
-
-
-def test_tensorboard_has_curves_images_and_hyperparameters(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    assert cli.main(fit(tmp_path)) == 0
-    (folder,) = (tmp_path / "runs" / "6-12" / "likelihood_ratio").iterdir()
-    events = EventAccumulator(str(folder)).Reload().Tags()
-    assert set(events["scalars"]) == {"bound/train", "bound/val", "bound/test", "bound/test_multi_sample"}
-    assert {"images/data", "images/reconstruction", "images/sample"} <= set(events["images"])
-    hyperparameters = EventAccumulator(str(folder)).Reload().summary_metadata
-    assert any("_hparams_" in tag for tag in hyperparameters)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["fit", "--config", "nope.yaml"], "there is no config nope.yaml, expected a file or one of architecture/"),
         (["fit", *TINY], "estimator"),
-        (fit(Path("r"), "likelihood_ratio.yaml", "--trainer.max_stepz", "5"), "max_stepz"),
-        (fit(Path("r"), "likelihood_ratio.yaml", "--model.layers", "[3,0]"), "expected one or more positive sizes"),
+        (fit(Path("r"), "--trainer.max_stepz", "5"), "max_stepz"),
+        (fit(Path("r"), "--model.layers", "[3,0]"), "expected one or more positive sizes"),
         (
-            fit(Path("r"), "likelihood_ratio.yaml", "--model.optimizer.init_args.lr", "-1"),
+            fit(Path("r"), "--model.optimizer.init_args.lr", "-1"),
             "Invalid learning rate: -1.0, expected",
         ),
-        (fit(Path("r"), "likelihood_ratio.yaml", "--data.batch_size", "0"), "batch_size is 0, expected"),
-        (fit(Path("r"), "likelihood_ratio.yaml", "--data.binarization", "foo"), "Got value: foo"),
-        (fit(Path("r"), "likelihood_ratio.yaml", "--model.estimator", "Foo"), "Foo"),
+        (fit(Path("r"), "--data.batch_size", "0"), "batch_size is 0, expected"),
+        (fit(Path("r"), "--data.binarization", "foo"), "Got value: foo"),
+        (fit(Path("r"), "--model.estimator", "Foo"), "Foo"),
         (["test", *fit(Path("r"))[1:], "--ckpt_path", "nope.ckpt"], "there is no checkpoint nope.ckpt"),
         (["dance"], "there is no command dance, expected one of fit, validate, test"),
     ],
@@ -136,7 +89,7 @@ def test_a_mistake_ends_in_one_sentence_and_exit_code_2(
 def test_an_unknown_key_in_a_config_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "typo.yaml"
     config.write_text("model: {learning_rat: 0.1}\n")
-    assert cli.main(fit(tmp_path, "likelihood_ratio.yaml", "--config", str(config))) == 2
+    assert cli.main(fit(tmp_path, "--config", str(config))) == 2
     assert "learning_rat" in capsys.readouterr().err
 
 

@@ -33,7 +33,9 @@ def test_a_mistake_of_the_program_is_told_in_one_sentence_and_its_traceback_kept
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(1)])
 def test_an_interruption_says_how_to_go_on(interruption: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
     assert ends_with(interruption) == 130
-    assert capsys.readouterr().err == "releg: interrupted; the same command continues from the last checkpoint\n"
+    assert capsys.readouterr().err == (
+        "releg: interrupted; the same command continues from the last checkpoint, if there is one\n"
+    )
 
 
 def test_help_ends_as_it_wants_to() -> None:

@@ -4,7 +4,7 @@ import copy
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +16,14 @@ from pytorch_lightning.loggers.logger import DummyLogger
 
 from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.commands.variance import main, read_estimator, shipped_names
 from lightning_modules.gradient_variance import GradientVariance, have_same_settings, training_images
 from lightning_modules.run.callbacks import TrainingClock
-from lightning_modules.run.checkpoints import SafeCheckpointIO
-from lightning_modules.run.folder import save_config
-from lightning_modules.run.identity import identity_of
-from lightning_modules.run.tables import VARIANCE_COLUMNS, MetricsCSV, read_variances, replace_variances
+from lightning_modules.run.tables import VARIANCE_COLUMNS, MetricsCSV, read_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure.moments import Number
-from releg.measure.variance import GradientVariances
+from releg.measure.collected import GradientVariances
 from tests.lightning_modules.run_states import curve
 
 LAYERS = [5, 3]
@@ -72,16 +67,6 @@ class Scalars(DummyLogger):
         return {step: row for step, row in self.rows if any(name.startswith("grad_variance") for name in row)}
 
 
-class Named(pl.Callback):
-    """Writes into checkpoints which run they are of, as that of releg fit does."""
-
-    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
-        data = trainer.datamodule  # type: ignore[attr-defined]
-        checkpoint["identity"] = identity_of({"model": {}, "data": {}}, cast(SBNModule, pl_module), data) | {
-            "settings": None
-        }
-
-
 def train(
     folder: Path, data: BinarizedMNIST, *callbacks: pl.Callback, steps: int = 4, ckpt: Path | None = None, **more: Any
 ) -> tuple[pl.Trainer, SBNModule, Scalars]:
@@ -90,9 +75,8 @@ def train(
         accelerator="cpu",
         max_steps=steps,
         default_root_dir=folder,
-        callbacks=[*callbacks, Named()],
+        callbacks=list(callbacks),
         logger=more.pop("logger", scalars),
-        plugins=[SafeCheckpointIO()],
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=False,
@@ -184,21 +168,6 @@ def test_a_run_killed_between_the_two_files_of_a_measurement_has_each_number_onc
     assert len(set(curve(parts))) == len(curve(parts)) > 0
 
 
-def test_rows_of_a_step_are_replaced_and_damaged_ones_dropped(tmp_path: Path) -> None:
-    file = tmp_path / "grad_variance.csv"
-
-    def results(value: float) -> dict[str, GradientVariances]:
-        return {"crn": GradientVariances(3, 4, [{"within": Number(value, torch.rand(3))}])}
-
-    for step, value in ((10, 1.0), (2, 2.0), (10, 3.0)):
-        replace_variances(file, step, results(value))
-    assert [(row["step"], row["value"]) for row in read_variances(file)] == [("2", "2.0"), ("10", "3.0")]
-    with file.open("a") as damaged:
-        damaged.write("12,crn,1,wi")
-    assert len(read_variances(file)) == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["grad_variance.csv"]
-
-
 def test_measuring_does_not_count_as_training_time(
     tmp_path: Path, data: BinarizedMNIST, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,113 +250,3 @@ def test_settings_are_compared_but_not_what_was_learned() -> None:
 def test_images_are_the_first_of_the_training_split_and_the_same_for_every_seed(data: BinarizedMNIST) -> None:
     dynamic = BinarizedMNIST(binarization="dynamic", seed=3)
     assert torch.equal(training_images(dynamic, 7)[:7], torch.from_numpy(data.images("train")[:7]))
-
-
-# --- the command
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory, data: BinarizedMNIST) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    trainer, _, _ = train(folder, data)
-    trainer.save_checkpoint(folder / "best.ckpt")
-    estimator = yaml.safe_load(
-        (Path(gradient_variance.__file__).parent / "configs/estimator/likelihood_ratio.yaml").read_text()
-    )
-    model = {"layers": LAYERS, "estimator": estimator["model"]["estimator"]}
-    save_config(folder, {"model": model, "data": {"binarization": "fixed"}, "trainer": {}})
-    return folder / "best.ckpt"
-
-
-AMOUNTS = ["--num-images", "3", "--samples-per-image", "10", "--baseline-steps", "2"]
-
-
-def test_command_prints_a_table_and_writes_the_same_numbers(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--ckpt", str(checkpoint), *AMOUNTS]) == 0
-    printed = capsys.readouterr().out
-    rows = read_variances(checkpoint.with_name("grad_variance-best.csv"))
-    assert {row["estimator"] for row in rows} == {"likelihood_ratio", "common_random_numbers"}
-    assert {row["step"] for row in rows} == {"4"}
-    for row in rows:
-        assert f"{float(row['value']):.4g} ±" in printed
-    assert "SBN(3-5) after 4 steps with likelihood_ratio" in printed
-    assert "ratio to common_random_numbers" in printed
-    assert "likelihood_ratio: the run's own, with what it learned." in printed
-
-
-def test_command_measures_the_runs_own_estimator_as_the_callback_does(
-    checkpoint: Path, tmp_path: Path, data: BinarizedMNIST
-) -> None:
-    train(tmp_path, data, small(samples_per_image=10))
-    assert main(["--ckpt", str(checkpoint), "--output", str(tmp_path / "own.csv"), *AMOUNTS]) == 0
-    theirs = [row for row in read_variances(tmp_path / "own.csv") if row["estimator"] == "likelihood_ratio"]
-    by_callback = read_variances(tmp_path / "grad_variance.csv")
-    for row, expected in zip(theirs, by_callback, strict=True):
-        assert float(row["value"]) == pytest.approx(float(expected["value"]), rel=1e-6)
-
-
-def test_command_fits_baselines_of_estimators_from_files(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "small_nets.yaml"
-    baselines = [{"class_path": "releg.baselines.InputDependent", "init_args": {"hidden": 4}}]
-    estimator = {
-        "class_path": "releg.estimators.likelihood_ratio.LikelihoodRatio",
-        "init_args": {"baselines": baselines},
-    }
-    config.write_text(yaml.safe_dump({"model": {"estimator": estimator}}))
-    output = tmp_path / "table.md"
-    assert main(["--ckpt", str(checkpoint), "--estimators", str(config), "--output", str(output), *AMOUNTS]) == 0
-    assert "small_nets: baselines trained for 2 mini-batches" in capsys.readouterr().out
-    assert output.read_text().count("| small_nets ") == len(LAYERS)
-
-
-def test_every_shipped_estimator_can_be_named() -> None:
-    assert {"likelihood_ratio", "common_random_numbers"} <= set(shipped_names())
-    for name in shipped_names():
-        read_estimator(name)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--ckpt", "nowhere.ckpt"], "no checkpoint nowhere.ckpt"),
-        (["--estimators", "magic"], "there is no estimator magic, expected one of arm, arms,"),
-        (["--estimators", "bad.yaml"], "bad.yaml does not describe an estimator"),
-        (["--estimators", "wrong_key.yaml"], "wrong_key.yaml does not describe an estimator"),
-        (["--estimators", "likelihood_ratio", "likelihood_ratio"], "expected different names"),
-        (["--num-images", "1"], "--num-images is 1, expected at least 2"),
-        (["--num-images", "many"], "invalid int value: 'many'"),
-        (["--samples-per-image", "1"], "--samples-per-image is 1, expected at least 2"),
-        (["--baseline-steps", "-1"], "--baseline-steps is -1, expected at least 0"),
-        (["--output", "."], "--output is the folder ., expected a file"),
-        (["--unknown"], "unrecognized arguments: --unknown"),
-    ],
-)
-def test_bad_input_ends_in_one_sentence_and_code_2(
-    arguments: list[str],
-    words: str,
-    checkpoint: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("bad.yaml").write_text("model: 3")
-    crn_class = "releg.estimators.common_random_numbers.CommonRandomNumbers"
-    Path("wrong_key.yaml").write_text(f"model: {{estimator: {{class_path: {crn_class}, init_args: {{sample: 1}}}}}}")
-    assert main(["--ckpt", str(checkpoint), *arguments]) == 2
-    message = capsys.readouterr().err.strip()
-    assert words in message.splitlines()[-1]
-    assert "Traceback" not in message
-
-
-def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    text = capsys.readouterr().out
-    for option in ("--ckpt", "--estimators", "--num-images", "--samples-per-image", "--baseline-steps", "--output"):
-        assert option in text
-    for kind in ("within", "between", "total", "exact_within", "optimal_within"):
-        assert kind in text

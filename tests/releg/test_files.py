@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from releg.files import replacing, write_atomically
+from releg.files import check_writable, replacing, write_atomically
 
 
 @pytest.mark.parametrize("content", ["text ± 1\n", b"\x00bytes"])
@@ -25,3 +25,11 @@ def test_the_old_file_stays_until_the_new_one_is_whole_and_nothing_else_is_left(
     with pytest.raises(OSError, match="no space left"):
         fail_half_way()
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_a_folder_is_known_to_be_writable_before_anything_is_computed_for_it(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"cannot write to .*/file \(.*\), expected a folder that can be written; name"):
+        check_writable(tmp_path / "file")

@@ -42,6 +42,12 @@ def test_the_training_loop_has_twenty_lines_and_trains() -> None:
     assert value.mean() > 20 * torch.tensor(0.5).log() + 2  # what it starts from
 
 
+def test_the_example_of_rodeo_trains_its_control() -> None:
+    control = run("From logits to a training loop", 1)["control"]
+    assert isinstance(control, releg.functional.SteinControl)
+    assert control.alpha != 0
+
+
 def test_the_vae_on_the_page_is_the_example() -> None:
     source = (ROOT / "releg" / "examples" / "three_layer_vae.py").read_text(encoding="utf-8")
     shown = blocks(section("releg", "Several layers, and any graph"), "python")[0]
@@ -52,7 +58,7 @@ def test_the_vae_on_the_page_is_the_example() -> None:
 def test_every_parameter_of_the_vae_gets_a_gradient_and_it_learns(flips: int | None) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        vae, x = ThreeLayerVAE(12, (6, 4, 3)), (torch.rand(40, 12) < 0.1).float()
+        vae, x = ThreeLayerVAE(torch.full((12,), 0.5), (6, 4, 3)), (torch.rand(40, 12) < 0.1).float()
         optimiser = torch.optim.Adam(vae.parameters(), lr=0.03)
         values = []
         for _ in range(30):
@@ -110,7 +116,6 @@ def test_times_and_bounds_are_those_of_the_results(tmp_path: Path) -> None:
     block = written.partition(BEGIN)[2].partition(END)[0]
     assert block == TEXT.partition(BEGIN)[2].partition(END)[0]
     assert (tmp_path / "library.png").stat().st_size > 10_000
-    last = [run["points"][-1] for run in json.loads((tmp_path / "library_training.json").read_bytes())["runs"]]
-    assert [point["step"] for point in last] == [500, 500, 500]
-    reached = [f"{point['elbo']:.1f}" for point in last]
-    assert f"{reached[0]}, {reached[1]} and {reached[2]} nats" in " ".join(TEXT.split())
+    report = json.loads((tmp_path / "library_training.json").read_bytes())
+    assert report["steps"] == 500
+    assert len(report["runs"]) == 9  # three gradients with three rates

@@ -26,6 +26,11 @@ def reweighted(differences: Tensor, slopes: Tensor, inclusion: Tensor, kept: Ten
     return torch.where(kept, differences * slopes / torch.where(kept, inclusion, 1), 0)
 
 
+def clipped(logits: Tensor, flipped: Tensor, antithetic: Tensor) -> Tensor:
+    """UGC: bitflip-1's answer where min(mean, 1 - mean) < 1 / (2 H), else DisARM's, (N, H)."""
+    return torch.where(torch.sigmoid(-logits.abs()) < 1 / (2 * logits.shape[-1]), flipped, antithetic)
+
+
 @torch.no_grad()
 def kept_differences(
     model: SigmoidBeliefNet, simulation: Simulation, layer: int, kept: Tensor, noise: Sequence[Tensor]

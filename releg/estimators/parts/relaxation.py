@@ -18,6 +18,12 @@ from releg.estimators.parts.signals import Sampler
 from releg.sbn import SigmoidBeliefNet
 
 
+def check_temperature(temperature: float, usual: float) -> None:
+    """Raise ValueError unless relaxed variables can have that temperature."""
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}, expected a positive number; the default is {usual:g}")
+
+
 def hidden(logits: Tensor, noise: Tensor) -> Tensor:
     """h, positive where bernoulli.sample is 1; differentiable by the logits."""
     tiny = torch.finfo(noise.dtype).tiny
@@ -57,17 +63,6 @@ def categorical_straight_through(logits: Tensor, noise: Tensor) -> Tensor:
     mean = torch.softmax(logits, -1)
     z = torch.nn.functional.one_hot(categorical.sample(logits.detach(), noise), logits.shape[-1])
     return mean + (z.to(mean.dtype) - mean).detach()
-
-
-def categorical_reinmax(logits: Tensor, z: Tensor, temperature: float) -> Tensor:
-    """The one-hot sample z, with the derivative of 2 softmax at (mean + z) / 2 less half the mean.
-
-    Liu et al. (2023), algorithm 2: the first softmax is that of the logits shifted to have the value (mean + z) / 2.
-    """
-    halfway = (torch.softmax(logits.detach() / temperature, -1) + z) / 2
-    shifted = torch.softmax((halfway.log() - logits).detach() + logits, -1)
-    slope = 2 * shifted - torch.softmax(logits, -1) / 2
-    return z + slope - slope.detach()
 
 
 @dataclass(frozen=True)

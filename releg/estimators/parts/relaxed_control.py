@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.relaxation import concrete, hidden, hidden_given
+from releg.estimators.parts.relaxation import check_temperature, concrete, hidden, hidden_given
 from releg.estimators.parts.signals import continued_signal, derivative
 from releg.estimators.parts.simulation import Simulation, simulate, squared
 from releg.sbn import Path, SigmoidBeliefNet
@@ -32,8 +32,7 @@ class RelaxedControl(Estimator):
 
     def __init__(self, temperature: float, scale: float) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise ValueError(f"temperature is {temperature}, expected a positive number; the default is 0.5")
+        check_temperature(temperature, 0.5)
         self.temperature = temperature
         self.scale = scale
         self.log_temperatures = nn.Parameter(torch.zeros(0))

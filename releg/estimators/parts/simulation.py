@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg import bernoulli
 from releg.estimators.base import Estimate, mean_over_paths, surrogate_of
 from releg.estimators.parts.signals import layer_signals
-from releg.kernels.layer import log_prob_and_score
+from releg.kernels.layer import Sampled, log_prob_and_score, sample_and_score
 from releg.sbn import Path, SigmoidBeliefNet
 
 
@@ -21,14 +20,16 @@ class Simulation:
 
     path: Path
     generative_logits: list[Tensor]  # (N, H) of p(x | z[0]), ..., p(z[-1]), in the graph
-    log_p: Tensor  # (N,) log p(x, z), in the graph
+    log_p_terms: list[Tensor]  # (N,) of the same conditionals, in the graph
     signals: list[Tensor]  # (N,) f_l per layer
     scores: list[Tensor]  # (N, H) per layer, d log q / d logits
+    mean_slopes: list[Tensor]  # (N, H) per layer, d mean / d logits
     generative_scores: list[Tensor]  # (N, H) per conditional of p, d log p / d its logits
 
-    def mean_slopes(self) -> list[Tensor]:
-        """d mean / d logit of every unit, (N, H) per layer."""
-        return [bernoulli.variance(a.detach()) for a in self.path.logits]
+    @property
+    def log_p(self) -> Tensor:
+        """log p(x, z), (N,), in the graph."""
+        return torch.stack(self.log_p_terms).sum(0)
 
     def answer(self, logit_grads: list[Tensor], samples: int, auxiliary: Tensor | None = None) -> Estimate:
         """The estimate with these gradients, averaged over the `samples` consecutive rows of each image.
@@ -39,9 +40,11 @@ class Simulation:
             auxiliary: (N,) trains the estimator's own parameters, if it has any.
         """
         logit_grads = [gradient.detach() for gradient in logit_grads]
+        elbo = mean_over_paths(self.signals[0], samples)
+        has_graph = any(a.requires_grad for a in (*self.log_p_terms, *self.path.logits))
         return Estimate(
-            elbo=mean_over_paths(self.signals[0], samples),
-            surrogate=surrogate_of(self.log_p, self.path.logits, logit_grads, samples),
+            elbo=elbo,
+            surrogate=surrogate_of(self.log_p, self.path.logits, logit_grads, samples) if has_graph else -elbo,
             logits=self.path.logits,
             auxiliary_loss=None if auxiliary is None else mean_over_paths(auxiliary, samples),
             logit_grads=logit_grads,
@@ -52,19 +55,31 @@ class Simulation:
 
 def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Simulation:
     """Simulate one path per row. Noise after that of the model's layers is ignored."""
-    path = model.infer(x, noise[: len(model.layers)])
+    path, sampled = _infer(model, x, list(noise[: len(model.layers)]))
     generative_logits = model.generative_logits(path.z)
     p = [log_prob_and_score(r, value) for r, value in zip(generative_logits, [x, *path.z], strict=True)]
-    q = [log_prob_and_score(a.detach(), z) for a, z in zip(path.logits, path.z, strict=True)]
     log_p_terms = [log_prob for log_prob, _ in p]
     return Simulation(
         path=path,
         generative_logits=generative_logits,
-        log_p=torch.stack(log_p_terms).sum(0),
-        signals=layer_signals(log_p_terms, [log_prob for log_prob, _ in q]),
-        scores=[score for _, score in q],
+        log_p_terms=log_p_terms,
+        signals=layer_signals(log_p_terms, [layer.log_prob for layer in sampled]),
+        scores=[layer.score for layer in sampled],
+        mean_slopes=[layer.slope for layer in sampled],
         generative_scores=[score for _, score in p],
     )
+
+
+def _infer(model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> tuple[Path, list[Sampled]]:
+    """model.infer, with all that is known of each sample."""
+    model.check_noise(x, noise)
+    centred = x - model.mean
+    logits: list[Tensor] = []
+    sampled: list[Sampled] = []
+    for linear, layer_noise in zip(model.inference, noise, strict=True):
+        logits.append(linear(sampled[-1].z if sampled else centred))
+        sampled.append(sample_and_score(logits[-1].detach(), layer_noise))
+    return Path(x, centred, noise, logits, [layer.z for layer in sampled]), sampled
 
 
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:
@@ -72,7 +87,7 @@ def squared(logit_grads: Sequence[Tensor]) -> Tensor:
 
     So its gradient by the parameters of a control variate is that of the variance (Tucker et al. 2017, section 3.2).
     """
-    return torch.stack([gradient.square().sum(-1) for gradient in logit_grads]).sum(0)
+    return torch.stack([gradient.square().flatten(1).sum(1) for gradient in logit_grads]).sum(0)
 
 
 def check_samples(samples: int, least: int, why: str) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
-from releg.estimators.parts.relaxation import RelaxedPath, hidden, hidden_given, relaxed_path
+from releg.estimators.parts.relaxation import RelaxedPath, check_temperature, hidden, hidden_given, relaxed_path
 from releg.sbn import SigmoidBeliefNet
 
 Slope = Callable[[Tensor, Tensor, Sequence[Tensor]], Tensor]  # of logits, z and further noise, (N, H) each
@@ -60,6 +60,27 @@ def halfway_logits(logits: Tensor, z: Tensor, temperature: float) -> Tensor:
 def reinmax_slope(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor:
     """2 q (1 - q) - p (1 - p) / 2: Heun's method where straight-through is Euler's."""
     return 2 * bernoulli.variance(halfway_logits(logits, z, temperature)) - bernoulli.variance(logits) / 2
+
+
+def check_reinmax(temperature: float, draws: int, control: float) -> None:
+    """Raise ValueError unless these settings of ReinMax go together."""
+    check_temperature(temperature, 1)
+    if draws < 0:
+        raise ValueError(f"draws is {draws}, expected 0 or more; 0 is plain ReinMax")
+    if control and not draws:
+        raise ValueError(f"control is {control} with draws = 0, expected draws of at least 1; set draws to 10, say")
+
+
+def reinmax_variant_slope(
+    logits: Tensor, z: Tensor, noise: Sequence[Tensor] | Tensor, temperature: float, control: float
+) -> Tensor:
+    """ReinMax without noise, else ReinMax-Rao, or ReinMax-CV with a control other than 0."""
+    if len(noise) == 0:
+        return reinmax_slope(logits, z, temperature)
+    draws = torch.stack(list(noise))
+    if not control:
+        return reinmax_rao_slope(logits, z, draws, temperature)
+    return reinmax_control_slope(logits, z, draws, temperature, control)
 
 
 def reinmax_rao_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:

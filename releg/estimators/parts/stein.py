@@ -1,9 +1,11 @@
-"""A discrete Stein operator: turns any function of binary z into one whose expectation under q(z) is zero.
+"""A discrete Stein operator: turns any function of z into one whose expectation under q(z) is zero.
 
-    (A h)(z) = mean over i of q(z_i flipped | the others) (h(z with i flipped) - h(z))
+    (A h)(z) = mean over units i of the sum over other values k of q(z_i = k) (h(z with z_i = k) - h(z))
 
 It is the Gibbs operator of Shi et al. (2022) for independent units: a unit chosen evenly is drawn again. The chain
-leaves q as it is, so E[A h] = 0.
+leaves q as it is, so E[A h] = 0. Of binary units, z and whatever belongs to their changes are (N, H): there is one
+other value. Of categorical ones, z is one-hot and the changes are (N, H, states): the one to the own value counts
+nothing.
 """
 
 from __future__ import annotations
@@ -12,25 +14,37 @@ import torch
 from torch import Tensor
 
 
-def flip_probability(logits: Tensor, z: Tensor) -> Tensor:
-    """q(the value that z_i does not have), (N, H)."""
-    return torch.sigmoid((1 - 2 * z) * logits)
+def change_chances(logits: Tensor, z: Tensor) -> Tensor:
+    """q of the value that a unit does not have, for every change."""
+    if z.dim() == 2:
+        return torch.sigmoid((1 - 2 * z) * logits)
+    return torch.softmax(logits, -1) * (1 - z)
 
 
-def stein(logits: Tensor, z: Tensor, h: Tensor, flipped: Tensor) -> Tensor:
-    """(A h)(z), (N,); h (N,) at z, flipped (N, H) with each unit flipped."""
-    return (flip_probability(logits, z) * (flipped - h[:, None])).mean(-1)
+def along_changes(slope: Tensor, z: Tensor) -> Tensor:
+    """slope * (new value - old value) of every change; the slope is like z."""
+    if z.dim() == 2:
+        return slope * (1 - 2 * z)
+    return slope - (slope * z).sum(-1, keepdim=True)
 
 
-def stein_of_score(logits: Tensor, z: Tensor, score: Tensor, h: Tensor, flipped: Tensor) -> Tensor:
-    """A applied to every component of h(z) (z - mean), (N, H).
+def sum_of_changes(weights: Tensor, z: Tensor) -> Tensor:
+    """Sum over the changes of a unit of weight * (new value - old value), like z; the own value's weight is zero."""
+    if z.dim() == 2:
+        return weights * (1 - 2 * z)
+    return weights - z * weights.sum(-1, keepdim=True)
 
-    With unit i flipped, component j of z - mean changes only if j = i, by 1 - 2 z_i.
+
+def stein(logits: Tensor, z: Tensor, h: Tensor, changed: Tensor) -> Tensor:
+    """(A h)(z), (N,); h (N,) at z, changed after each change."""
+    change = changed - h.view(-1, *[1] * (changed.dim() - 1))
+    return (change_chances(logits, z) * change).flatten(1).sum(1) / z.shape[1]
+
+
+def stein_of_score(logits: Tensor, z: Tensor, score: Tensor, h: Tensor, changed: Tensor) -> Tensor:
+    """A applied to every component of h(z) (z - mean), like z.
+
+    With unit i changed, component j of z - mean changes only if j = i.
     """
-    own = flip_probability(logits, z) * flipped * (1 - 2 * z) / z.shape[-1]
-    return stein(logits, z, h, flipped)[:, None] * score + own
-
-
-def flipped_taylor(slope: Tensor, z: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """A linear function of z with this slope (N, H) and the value `at` (N,) at z, and with each unit flipped (N, H)."""
-    return at, at[:, None] + slope * (1 - 2 * z)
+    own = sum_of_changes(change_chances(logits, z) * changed, z) / z.shape[1]
+    return stein(logits, z, h, changed).view(-1, *[1] * (z.dim() - 1)) * score + own

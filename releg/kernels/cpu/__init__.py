@@ -1,6 +1,6 @@
-"""The CPU engine: common random numbers at about the price of a likelihood-ratio step.
+"""The CPU engine: common random numbers at about the cost of a likelihood-ratio step.
 
-The paper prices its estimator at one simulation per unit. For sigmoid layers most of that is not needed. Take layer l,
+The paper gives the cost as one simulation per unit. For sigmoid layers most of that is not needed. Take layer l,
 one row of the batch, and unit i. Let s = +1 if the unit is 0 and s = -1 if it is 1, so that a flip changes it by s. One
 of the two clamped simulations of Algorithm 1 is the sample itself; only the flipped one is new.
 
@@ -11,15 +11,15 @@ of the two clamped simulations of Algorithm 1 is the sample itself; only the fli
     softplus(r + d) - softplus(r) = log(sigmoid(-r) + sigmoid(r) exp(d))
                                   = d / 2 + log cosh(w / 2) + log(1 + s c T),    c = tanh(r / 2), T = tanh(w / 2)
 
-The sums of w / 2 and of log cosh(w / 2) belong to the weights alone. What is left is a matrix product in which + became
-the logarithm of a product: one fused multiply-add and one multiplication per factor 1 + s c T, no exponential. A
+The sums of w / 2 and of log cosh(w / 2) depend on the weights alone. The rest is a matrix product in which the log of a
+product replaces the sum: one fused multiply-add and one multiplication per factor 1 + s c T, no exponential. A
 product is cut where sum |w| could take it out of range; its exponent is set aside, and one logarithm is taken at the
 end. A weight beyond STEEP makes 1 - |c T| inexact; a unit that has one uses the first form, sigmoid(-r) + sigmoid(r)
 exp(d).
 
 **Who changes below.** Unit k of the next layer is on if its noise u_k < sigmoid(a_k), that is logit(u_k) < a_k. Its
 margin is |logit(u_k) - a_k|. The flip adds s V_ki to a_k, so unit k changes if s_k s V_ki exceeds its margin. One
-comparison for each pair (i, k) tells; only units whose margin is below their largest weight need it. Usually none to a
+comparison per pair (i, k) decides; only units whose margin is below their largest weight need it. Usually none to a
 few change, since the noise is common. The change of log q(z[l+1] | z[l]) is the direct term's formula again, plus a
 term per changed unit.
 
@@ -32,7 +32,9 @@ q(z[l] | z[l-1]). With d = sum over C of s * weights,
            - sum s (z[l+1] @ V)       + sum_k log(sigmoid(-a_k) + sigmoid(a_k) exp(d_k))        -log q(z[l+1] | z[l])
            + sum over changed k of s_k (sum over C of s (W_ik - V_ki) - a_k) + G_(l+1)(changed k)
 
-With entropies in place of -log q, the second line is their change, and the third has neither V nor a.
+With entropies in place of -log q, the second line is their change, and the third has neither V nor a. exp(d) is the
+product of the members' exp(s w). Unit k changes with C if s_k d_k exceeds its margin, that is if the exp(d_k) of the
+second line lies beyond exp(s_k margin): the products tell, and no logit is added up for it.
 
 The result is exact: it equals the dense simulation up to rounding. layout says where everything is in memory; tables
 holds what depends on the weights or on one row alone; terms has the direct terms; walk follows the sets down and adds
@@ -78,7 +80,7 @@ class CpuEngine:
             raise ValueError(f"threads is {self.threads}, expected at least 1, or None for as many as torch uses")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"threads": self.threads, "_free": []}  # the workspace is no state: copies get their own
+        return {"threads": self.threads, "_free": []}  # the workspace is not state: copies get their own
 
     @torch.no_grad()
     def __call__(
@@ -104,7 +106,7 @@ class CpuEngine:
         return parts[0] if len(parts) == 1 else [torch.cat(layer) for layer in zip(*parts, strict=True)]
 
     def _take_workspace(self, model: SigmoidBeliefNet, dtype: torch.dtype, rows: int) -> Workspace:
-        """The one of the last call if it fits. While a call is under way it is taken: callers may be threads."""
+        """The last call's workspace if it fits and no other thread is using it, else a new one."""
         threads = min(self.threads or torch.get_num_threads(), rows)
         shape = Shape(model.data_size, tuple(model.layers), dtype, rows, max(1, threads))
         try:
@@ -123,20 +125,20 @@ def check_tensor(x: Tensor) -> None:
 
 
 def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool) -> None:
-    """One phase of the kernel, shared out among the workers."""
+    """Run one phase of the kernel, shared among the workers."""
     argument = workspace.prepare_call(phase, out, rows, entropy)
     run_team(announced_entry(workspace.number.name), argument, workspace.shape.workers)
 
 
 @cache
 def announced_entry(dtype: str) -> int:
-    """entry_for, which is announced if it takes long."""
+    """entry_for, with a log message if it has to compile."""
     with event.install_listener("numba:compile", Announcement(dtype)):
         return entry_for(dtype)
 
 
 class Announcement(event.Listener):
-    """Says that the kernel is being compiled, if it is: numba is silent, and the first step would seem to hang."""
+    """Logs that the kernel is being compiled: numba is silent, and the first step would seem to hang."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype

@@ -1,7 +1,7 @@
 """Where things are in the CPU kernel's memory: records of sizes and addresses, and the arrays behind them.
 
 The arrays are allocated once for models and batches of one shape, and filled anew at every call. An array "per slot"
-has one row for each row of the path that some worker has in hand. Numbers are float32 or float64, as the model's,
+has one row for each row of the path that a worker is processing. Numbers are float32 or float64, like the model,
 unless another type is named.
 """
 
@@ -19,9 +19,10 @@ from torch import Tensor
 from releg.sbn import Path, SigmoidBeliefNet
 
 TILE = 16  # units whose factors are multiplied together: two vectors
+ABREAST = 5  # rows whose factors are multiplied together
 BLOCK = 32  # targets of a set of units that are multiplied together: four vectors, one bit each in a word
 GROUP = 8  # targets between two points at which a product may be cut
-ROWS_IN_HAND = 25  # rows for which a worker reads the weights once
+ROWS_IN_HAND = 25  # rows for which a worker reads the weights once: whole fives, see ABREAST
 LINE = 64  # bytes of a cache line, on which arrays begin
 Address = np.int64
 
@@ -45,13 +46,17 @@ LINK = _record(  # 2 l: from layer l to what it generates; 2 l + 1: from layer l
     top=Address,  # (units,) largest |w|
     spread=Address,  # (units,) sum of |w|
     plain=Address,  # (units, stride) w; like `ratio`, for sets of units and for steep ones
-    ratio=Address,  # (units, 2, stride) exp(w), exp(-w)
+    ratio=Address,  # (units, 2, pace) exp(w), exp(-w)
+    pace=np.int64,  # of rows of ratios: those of both links of a layer lie side by side
     largest_top=np.float64,
     largest_spread=np.float64,
     logits=Address,  # (per slot, stride) r
     stay=Address,  # (per slot, stride) sigmoid(-r)
     move=Address,  # (per slot, stride) sigmoid(r)
     lean=Address,  # (per slot, stride) tanh(r / 2)
+    turn=Address,  # (per slot, stride) s * margin of the targets: a change of the logit beyond it changes the target
+    turn_ratio=Address,  # (per slot, stride) exp(turn)
+    downward=Address,  # (per slot, stride / BLOCK) uint32 the targets that change if their logit sinks, one bit each
     chosen=Address,  # (per slot, stride) int32 targets whose value is not 0
     chosen_count=Address,  # (per slot,) int64 how many these are
 )
@@ -59,6 +64,7 @@ LAYER = _record(
     size=np.int64,
     width=np.int64,  # of rows with one number per unit: size rounded up to whole blocks
     first=np.int64,  # node of the first unit
+    before=np.int64,  # units of the layers above
     members=np.int64,  # where the members of the layer's sets begin in Scratch's members
     noise_of=Address,  # torch's (rows, size)
     own_of=Address,  # torch's (rows, size) logits of q(z[l] | z[l-1])
@@ -79,21 +85,24 @@ SCRATCH = _record(  # of one worker, for the row it is walking; H is the size of
     starts=Address,  # (sets,) int32 where a set's members begin
     sizes=Address,  # (sets,) int32 how many it has
     hashes=Address,  # (sets,) uint64
+    origins=Address,  # (sets,) int64 address of the mask with which a set was found
     members=Address,  # (...) int32 members of the sets of two layers
     rows=Address,  # (...) int64 where the ratios of each of these members begin
     firsts=Address,  # (depth + 1,) int64 number of the first set of each layer
     table=Address,  # (last_entry + 1,) int32 hash table: the number of a set, or -1
-    last_entry=np.int64,  # one less than a power of two
+    last_entry=np.int64,  # one less than a power of two, as large as what is looked up needs
     widest=np.int64,  # H rounded up to whole blocks
-    places=Address,  # (...) int32 where each of these members is in `active`
-    active=Address,  # (depth, H + 33) int32 units of each layer that change with some node of the layer above
-    met=Address,  # (depth,) int64 how many these are
-    limits=Address,  # (3, H) sign, margin and logit of each active unit of the next layer
+    active=Address,  # (H + 33,) int32 units of the next layer that change with some single unit
+    active_count=Address,  # (depth,) int64 how many these are in each layer
+    every=Address,  # (H + 33,) int32 all units
+    limits=Address,  # (3, H) sign, margin and sign * logit of each active unit
     masks=Address,  # (H / 32, H) uint32 the active units that change with each single unit, one bit each
-    key=Address,  # (H / 32,) uint32 those that change with the set at hand
-    shifts=Address,  # (H, H) how far an active unit shifts the logit of one of the next layer, in the direction of s
-    crosses=Address,  # (H, H) s_i s_k (W_ik - V_ki) of the same two
+    counts=Address,  # (H,) int32 how many these are
+    keys=Address,  # (sets of a layer, H / 32) uint32 the units that change with each set, one bit each
     line=Address,  # (targets,) one row of numbers
+    ratios=Address,  # (targets, TILE) exp(w) of a tile of units
+    mantissas=Address,  # (ABREAST, TILE) products of a tile and some rows
+    powers=Address,  # (ABREAST, TILE) their exponents
     order=Address,  # (sets of a layer,) int32 the sets of a layer, the smallest first
     bins=Address,  # (H + 2,) int32 how many sets there are of each size
     many=Address,  # (H,) int32 units with which several others change
@@ -126,7 +135,7 @@ class Shape:
 
     @property
     def in_hand(self) -> int:
-        """Rows that a worker takes at once: all workers get as many groups of rows, of about the same size."""
+        """Rows that a worker takes at once: all workers get the same number of groups, of about the same size."""
         groups = -(-self.rows // (ROWS_IN_HAND * self.workers)) * self.workers
         return max(1, -(-self.rows // max(1, groups)))
 
@@ -152,7 +161,10 @@ class Workspace:
             deeper = shape.layers[layer + 1] if layer + 1 < depth else 0
             self._fill_link(self.links[2 * layer], size, below)
             self._fill_link(self.links[2 * layer + 1], size, deeper)
-            self._fill_layer(self.layers[layer], size, deeper, sum(shape.layers[:layer]))
+            self._fill_ratios(self.links[2 * layer : 2 * layer + 2])
+            self._fill_layer(self.layers[layer], size, deeper)
+        self.layers["first"][1:] = np.cumsum(self.layers["width"])[:-1]
+        self.layers["before"][1:] = np.cumsum(self.layers["size"])[:-1]
         # a layer has at most as many sets as there are units above it: each unit or set is followed by one
         self.most = list(accumulate(shape.layers[:-1], initial=0))
         for worker in self.scratch:
@@ -165,7 +177,7 @@ class Workspace:
         return sum(array.nbytes for array in self.arrays)
 
     def _new(self, count: int, kind: Any) -> int:
-        """The address of so many zeros, at the beginning of a cache line; a last vector may reach beyond their end."""
+        """The address of `count` zeros, aligned to a cache line; the last vector may extend past their end."""
         array = np.zeros(count + 2 * LINE // np.dtype(kind).itemsize, kind)
         self.arrays.append(array)
         return round_up(array.ctypes.data, LINE)
@@ -178,40 +190,51 @@ class Workspace:
         stride, padded, tiled = round_up(targets, BLOCK), round_up(targets, GROUP), round_up(units, TILE)
         link["units"], link["targets"], link["stride"], link["padded"] = units, targets, stride, padded
         slots = self.shape.workers * self.shape.in_hand
-        per_slot = dict.fromkeys(("logits", "stay", "move", "lean"), slots * stride)
+        per_slot = dict.fromkeys(("logits", "stay", "move", "lean", "turn", "turn_ratio"), slots * stride)
         self._fill(link, self.number, slopes=tiled * padded, top=tiled, spread=tiled, **per_slot)
-        self._fill(link, self.number, plain=units * stride, ratio=2 * units * stride)
+        self._fill(link, self.number, plain=units * stride)
         self._fill(link, np.float64, half=tiled, level=tiled)
         self._fill(link, np.int32, cuts=tiled // TILE * (padded // GROUP + 1), chosen=slots * stride)
         self._fill(link, np.int64, chosen_count=slots)
+        self._fill(link, np.uint32, downward=slots * stride // BLOCK)
 
-    def _fill_layer(self, layer: Any, size: int, deeper: int, first: int) -> None:
+    def _fill_ratios(self, links: Any) -> None:
+        """One table for both links of a layer, so that a member of a set has one place in it."""
+        pace = links["stride"].sum()
+        links["pace"] = pace
+        links["ratio"][0] = self._new(2 * links["units"][0] * pace, self.number)
+        links["ratio"][1] = links["ratio"][0] + links["stride"][0] * self.number.itemsize
+
+    def _fill_layer(self, layer: Any, size: int, deeper: int) -> None:
         width, slots = round_up(size, BLOCK), self.shape.workers * self.shape.in_hand
-        layer["size"], layer["width"], layer["first"] = size, width, first
+        layer["size"], layer["width"] = size, width
         self._fill(layer, self.number, signs=slots * width, margins=slots * width, reach=width)
         self._fill(layer, self.number, across=deeper * width, cross=deeper * width)
         self._fill(layer, np.float64, linear=slots * width, change=slots * width)
 
     def _fill_scratch(self, worker: Any) -> None:
         layers, sets = self.shape.layers, sum(self.most)
-        widest, nodes = round_up(max(layers), BLOCK), sum(layers) + 1 + sets
+        widest, nodes = round_up(max(layers), BLOCK), int(self.layers["width"].sum()) + 1 + sets
         longest = round_up(max(self.shape.data_size, widest), BLOCK)
         members = self._place_members()
         entries = 2 << (2 * max(self.most)).bit_length()
         words = widest // BLOCK + 1
-        worker["last_entry"], worker["widest"] = entries - 1, widest
+        worker["widest"] = widest
         self._fill(worker, np.float64, values=nodes, products=round_up(sets, BLOCK))
-        self._fill(worker, np.int32, follow=nodes, starts=sets, sizes=sets, members=members, places=members)
+        self._fill(worker, np.int32, follow=nodes, starts=sets, sizes=sets, members=members, counts=widest)
         self._fill(worker, np.int32, table=entries, order=max(self.most), bins=widest + 2, many=widest)
-        self._fill(worker, np.int32, active=len(layers) * (widest + 33))
-        self._fill(worker, np.int64, rows=members, firsts=len(layers) + 1, met=len(layers))
-        self._fill(worker, np.uint32, masks=words * widest, key=words)
+        self._fill(worker, np.int32, active=widest + BLOCK + 1, every=widest + BLOCK + 1)
+        every, begin = self.arrays[-1], (worker["every"] - self.arrays[-1].ctypes.data) // self.arrays[-1].itemsize
+        every[begin:] = range(len(every) - begin)
+        self._fill(worker, np.int64, rows=members, firsts=len(layers) + 1, active_count=len(layers), origins=sets)
+        self._fill(worker, np.uint32, masks=words * widest, keys=words * max(self.most))
         self._fill(worker, np.uint64, hashes=sets)
-        self._fill(worker, self.number, limits=3 * widest, line=longest, shifts=widest**2, crosses=widest**2)
+        self._fill(worker, self.number, limits=3 * widest, line=longest, ratios=longest * TILE)
+        self._fill(worker, self.number, mantissas=ABREAST * TILE, powers=ABREAST * TILE)
 
     def _place_members(self) -> int:
         """Members of sets are needed until the next layer is done: one half for even layers, one for odd ones."""
-        needed = [sets * size for sets, size in zip(self.most, self.shape.layers, strict=True)]
+        needed = [sets * size + GROUP for sets, size in zip(self.most, self.shape.layers, strict=True)]
         self.layers["members"][1::2] = max(needed[::2])
         return max(needed[::2]) + max(needed[1::2], default=0)
 

@@ -9,6 +9,7 @@ import numpy as np
 from releg.kernels.cpu.layout import BLOCK, TILE
 from releg.kernels.cpu.vector import (
     LANES,
+    bits,
     by_type,
     exponent,
     flip,
@@ -27,6 +28,8 @@ from releg.kernels.cpu.vector import (
     total,
     widen,
 )
+
+U32, U64 = np.uint32, np.uint64
 
 _exponential_series = polynomial_of(
     [1 / math.factorial(n) for n in range(8)], [1 / math.factorial(n) for n in range(14)]
@@ -76,28 +79,34 @@ def magnitude(x):
 
 
 @inlined
-def multiply_tile(table, left, right, bits_of, begin, end, products):
-    """Multiply the factors 1 + s c T of targets begin to end - 1 into the products of a tile of units and two rows.
+def multiply_tile(table, lean, offsets, bits_of, begin, end):
+    """The products of the factors 1 + s c T of targets begin to end - 1, for a tile of units and five rows.
 
     Args:
         table: (targets, TILE) T = tanh(w / 2).
-        left: (targets,) c = tanh(r / 2) of the first row.
-        right: likewise, of the second one.
-        bits_of: where s is -1: lanes of the first row, lanes of the second one.
+        lean: (targets,) c = tanh(r / 2) of the first row.
+        offsets: where those of the other rows begin.
+        bits_of: where s is -1: both vectors of the first row, of the second, ...
         begin: the first target.
         end: the target behind the last one.
-        products: four vectors, in the order of bits_of.
     """
-    a0, a1, b0, b1 = products
-    sa0, sa1, sb0, sb1 = bits_of
-    one = like(a0, 1.0)
+    second, third, fourth, fifth = offsets
+    sa0, sa1, sb0, sb1, sc0, sc1, sd0, sd1, se0, se1 = bits_of
+    one = like(load(table, 0), 1.0)
+    a0 = a1 = b0 = b1 = c0 = c1 = d0 = d1 = e0 = e1 = one
     for j in range(begin, end):
         t0, t1 = load(table, j * TILE), load(table, j * TILE + LANES)
-        c = spread(left[j])
+        c = spread(lean[j])
         a0, a1 = a0 * fma(c, flip(t0, sa0), one), a1 * fma(c, flip(t1, sa1), one)
-        c = spread(right[j])
+        c = spread(lean[second + j])
         b0, b1 = b0 * fma(c, flip(t0, sb0), one), b1 * fma(c, flip(t1, sb1), one)
-    return a0, a1, b0, b1
+        c = spread(lean[third + j])
+        c0, c1 = c0 * fma(c, flip(t0, sc0), one), c1 * fma(c, flip(t1, sc1), one)
+        c = spread(lean[fourth + j])
+        d0, d1 = d0 * fma(c, flip(t0, sd0), one), d1 * fma(c, flip(t1, sd1), one)
+        c = spread(lean[fifth + j])
+        e0, e1 = e0 * fma(c, flip(t0, se0), one), e1 * fma(c, flip(t1, se1), one)
+    return a0, a1, b0, b1, c0, c1, d0, d1, e0, e1
 
 
 @inlined
@@ -114,20 +123,64 @@ def set_ratio(ratio, rows, start, count, offset):
 
 
 @inlined
+def set_ratio_vector(ratio, rows, start, count, offset):
+    """The same for LANES targets."""
+    r = load(ratio, rows[start] + offset)
+    for c in range(start + 1, start + count):
+        r = r * load(ratio, rows[c] + offset)
+    return r
+
+
+@inlined
 def factor(stay, move, ratio, offset):
     """sigmoid(-r) + sigmoid(r) exp(d) of LANES targets."""
     return fma(load(move, offset), ratio, load(stay, offset))
 
 
 @inlined
-def multiply_blocks(stay, move, ratio, rows, start, count, begin, end):
-    """The product, over some blocks of targets, of the factors of a set of units: four vectors."""
+def beyond(ratio, turns, offset, place):
+    """Whether each of LANES ratios exceeds that of its target's turn: bits from `place` on."""
+    return bits(ratio > load(turns, offset)) << U64(place)
+
+
+@inlined
+def multiply_blocks(stay, move, ratio, rows, start, count, begin, end, padded, turns, downward, key, which):
+    """The product of the factors of a set of units over some blocks of targets: four vectors.
+
+    Args:
+        stay: sigmoid(-r) of all targets.
+        move: sigmoid(r).
+        ratio: the table of ratios.
+        rows: where the rows of members begin in it.
+        start: the first of the set's members.
+        count: how many it has.
+        begin: the first block.
+        end: the block behind the last one.
+        padded: how many targets there are, in whole vectors.
+        turns: the ratio beyond which each target changes.
+        downward: a bit for each target that changes below it.
+        key: takes a bit for each target that changes, if asked `which` do.
+        which: whether it does.
+    """
     p0 = p1 = p2 = p3 = like(load(stay, 0), 1.0)
-    for block in range(begin, end):
+    whole = min(end, padded // BLOCK)
+    for block in range(begin, whole):
         here = block * BLOCK
         r0, r1, r2, r3 = set_ratio(ratio, rows, start, count, here)
+        if which:
+            low = beyond(r0, turns, here, 0) | beyond(r1, turns, here + LANES, LANES)
+            high = beyond(r2, turns, here + 2 * LANES, 2 * LANES) | beyond(r3, turns, here + 3 * LANES, 3 * LANES)
+            key[block] = U32(low | high) ^ downward[block]
         p0, p1 = p0 * factor(stay, move, r0, here), p1 * factor(stay, move, r1, here + LANES)
         p2, p3 = p2 * factor(stay, move, r2, here + 2 * LANES), p3 * factor(stay, move, r3, here + 3 * LANES)
+    if whole < end:
+        word = U64(0)
+        for here in range(whole * BLOCK, padded, LANES):
+            r = set_ratio_vector(ratio, rows, start, count, here)
+            word |= beyond(r, turns, here, here - whole * BLOCK)
+            p0, p1, p2, p3 = p1, p2, p3, p0 * factor(stay, move, r, here)
+        if which:
+            key[whole] = U32(word) ^ downward[whole]
     return p0, p1, p2, p3
 
 

@@ -18,6 +18,7 @@ from releg.kernels.cpu.loops import (
 from releg.kernels.cpu.vector import (
     LANES,
     at,
+    bits,
     by_type,
     copy,
     exponent,
@@ -35,14 +36,14 @@ from releg.kernels.cpu.vector import (
     widen,
 )
 
-F64, I32, I64 = np.float64, np.int32, np.int64
+F64, I32, I64, U32, U64 = np.float64, np.int32, np.int64, np.uint32, np.uint64
 STEEP = 6.0  # |w| beyond which 1 - |c T| loses too many digits: such units are treated like sets of one
 LIMIT = 80.0  # sum of |d| in one lane of a product: exp(80) fits float32
 
 
 @step
-def prepare_weights(number, call):
-    """All tables of the weights, for as many tiles of units as this worker gets hold of."""
+def prepare_weights(number, call, scratch):
+    """All tables of the weights, for as many tiles of units as this worker gets."""
     counters = at(np.int64, call.counters, 0)
     index, first = 0, 0  # `first` is the number of the link's first tile
     tile = take(counters, 0)
@@ -53,7 +54,7 @@ def prepare_weights(number, call):
             first += tiles
             index += 1
             continue
-        prepare_tile(number, call, index, (tile - first) * TILE)
+        prepare_tile(number, call, scratch, index, (tile - first) * TILE)
         tile = take(counters, 0)
 
 
@@ -64,21 +65,42 @@ def record_link(call, index):
 
 
 @step
-def prepare_tile(number, call, index, begin):
+def prepare_tile(number, call, scratch, index, begin):
     """The tables of units begin to begin + TILE - 1."""
-    link = record_link(call, index)
+    link, ratios = record_link(call, index), at(number, scratch.ratios, 0)
     end = min(begin + TILE, link.units)
     copy_tile(number, link, begin, end)
     measure_tile(number, link, begin)
-    top, steep = at(number, link.top, begin), False
+    top, rows = at(number, link.top, begin), index >= 2 or call.entropy != 0
     for i in range(end - begin):
-        steep = steep or top[i] > STEEP
-    if steep or index >= 2 or call.entropy != 0:
-        prepare_ratios(number, link, begin, end)
+        rows = rows or top[i] > STEEP
+    if rows:
+        copy_rows(
+            at(number, link.slopes, begin * link.padded), at(number, link.plain, 0), link, begin, end, link.stride
+        )
     if index % 2 == 0 and index > 0:
         for unit in range(begin, end):
             prepare_crossing(number, call, index, unit)
-    fill_slopes(number, link, begin)
+    fill_slopes(number, link, begin, ratios)
+    if rows:
+        copy_rows(ratios, at(number, link.ratio, 0), link, begin, end, 2 * link.pace)
+        for unit in range(begin, end):
+            invert(at(number, link.ratio, 2 * unit * link.pace), link.pace, link.padded)
+
+
+@inlined
+def copy_rows(tile, rows, link, begin, end, stride):
+    """The numbers of a tile into one row per unit."""
+    for unit in range(begin, end):
+        for j in range(link.padded):
+            rows[unit * stride + j] = tile[j * TILE + unit - begin]
+
+
+@inlined
+def invert(ratio, pace, length):
+    """The inverse of a row of ratios into the next row."""
+    for j in range(0, length, LANES):
+        store(ratio, pace + j, like(load(ratio, j), 1.0) / load(ratio, j))
 
 
 @inlined
@@ -109,20 +131,6 @@ def measure_tile(number, link, begin):
 
 
 @inlined
-def prepare_ratios(number, link, begin, end):
-    """Rows of w, exp(w) and exp(-w) of a tile's units."""
-    weights = at(number, link.slopes, begin * link.padded)
-    for unit in range(begin, end):
-        plain, ratio = at(number, link.plain, unit * link.stride), at(number, link.ratio, 2 * unit * link.stride)
-        for j in range(link.targets):
-            plain[j] = weights[j * TILE + unit - begin]
-        for j in range(0, link.stride, LANES):
-            up = exponential(load(plain, j))
-            store(ratio, j, up)
-            store(ratio, link.stride + j, like(up, 1.0) / up)
-
-
-@inlined
 def prepare_crossing(number, call, index, unit):
     """What belongs to unit k of layer l + 1 seen from layer l: V_k and (W.T - V)_k, W its own weights; reach of k."""
     layer, link = record_at(LAYER, call.layers, index // 2 - 1), record_link(call, index)
@@ -139,10 +147,10 @@ def prepare_crossing(number, call, index, unit):
 
 
 @inlined
-def fill_slopes(number, link, begin):
-    """T = tanh(w / 2), the sums of w / 2 and of log cosh(w / 2), and where products over the targets are cut.
+def fill_slopes(number, link, begin, ratios):
+    """T = tanh(w / 2), the sums of w / 2 and of log cosh(w / 2), where products over the targets are cut; exp(w).
 
-    A steep unit gets zeros: all its factors are 1.
+    A steep unit gets T = 0: all its factors are 1.
     """
     table, top = at(number, link.slopes, begin * link.padded), at(number, link.top, begin)
     cuts = at(I32, link.cuts, begin // TILE * (link.padded // GROUP + 1))
@@ -156,10 +164,13 @@ def fill_slopes(number, link, begin):
     for begin_group in range(0, link.padded, GROUP):
         size0 = size1 = total0 = total1 = zero
         for j in range(begin_group, begin_group + GROUP):
-            w0, w1 = fits0 * load(table, j * TILE), fits1 * load(table, j * TILE + LANES)
-            total0, total1 = total0 + w0, total1 + w1
-            size0, size1 = size0 + magnitude(w0), size1 + magnitude(w1)
-            t0, t1 = slope(w0), slope(w1)
+            w0, w1 = load(table, j * TILE), load(table, j * TILE + LANES)
+            up0, up1 = exponential(w0), exponential(w1)
+            store(ratios, j * TILE, up0)
+            store(ratios, j * TILE + LANES, up1)
+            total0, total1 = fma(fits0, w0, total0), fma(fits1, w1, total1)
+            size0, size1 = fma(fits0, magnitude(w0), size0), fma(fits1, magnitude(w1), size1)
+            t0, t1 = fits0 * ((up0 - one) / (up0 + one)), fits1 * ((up1 - one) / (up1 + one))
             product0, product1 = product0 * (one - t0 * t0), product1 * (one - t1 * t1)
             store(table, j * TILE, t0)
             store(table, j * TILE + LANES, t1)
@@ -181,13 +192,6 @@ def fill_slopes(number, link, begin):
     log2 = like(sum0, np.log(2.0))
     store(level, 0, like(sum0, -0.5) * fma(power0, log2, logarithm(widen(product0))))
     store(level, LANES, like(sum1, -0.5) * fma(power1, log2, logarithm(widen(product1))))
-
-
-@inlined
-def slope(w):
-    """tanh(w / 2)."""
-    up, one = exponential(w), like(w, 1.0)
-    return (up - one) / (up + one)
 
 
 @inlined
@@ -257,17 +261,25 @@ def prepare_units(number, call, index, slot, row):
         linear[i] = signs[i] * following[i]
     if index == 0:
         return
-    margins = at(number, layer.margins, at_slot)
-    logits = at(number, record_link(call, 2 * index - 1).logits, slot * layer.width)
+    margins, link = at(number, layer.margins, at_slot), record_link(call, 2 * index - 1)
+    logits, turn = at(number, link.logits, at_slot), at(number, link.turn, at_slot)
+    turn_ratio, downward = at(number, link.turn_ratio, at_slot), at(U32, link.downward, at_slot // BLOCK)
     copy(margins, at(number, layer.noise_of, row * layer.size), layer.size)
     for i in range(0, layer.width, LANES):
         sign, noise = load(signs, i), load(margins, i)
         one, zero, infinite = like(sign, 1.0), like(sign, 0.0), like(sign, np.inf)
         distance = sign * (logarithm(noise / (one - noise)) - load(logits, i))
-        # at least one rounding: a unit whose noise lies on its threshold must not change when its logit does not
+        # at least one rounding error: a unit with its noise at the threshold must not change if its logit does not
         margin = larger(distance, rounding(sign))
         # noise of 0 or 1 is never crossed; nor are the zeros behind the last unit
-        store(margins, i, select(noise * (one - noise) > zero, margin, infinite))
+        margin = select(noise * (one - noise) > zero, margin, infinite)
+        bend = select(sign < zero, zero - margin, margin)
+        store(margins, i, margin)
+        store(turn, i, bend)
+        store(turn_ratio, i, exponential(bend))
+        if i % BLOCK == 0:
+            downward[i // BLOCK] = 0
+        downward[i // BLOCK] |= U32(bits(sign < zero) << U64(i % BLOCK))
 
 
 @inlined

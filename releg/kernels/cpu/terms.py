@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from releg.kernels.cpu.layout import BLOCK, GROUP, TILE
+from releg.kernels.cpu.layout import ABREAST, BLOCK, GROUP, TILE
 from releg.kernels.cpu.loops import (
     add_row,
     clear_row,
@@ -25,6 +25,7 @@ from releg.kernels.cpu.tables import LIMIT, STEEP
 from releg.kernels.cpu.vector import (
     LANES,
     at,
+    bits,
     exponent,
     fma,
     inlined,
@@ -38,7 +39,7 @@ from releg.kernels.cpu.vector import (
     widen,
 )
 
-F64, I32, I64 = np.float64, np.int32, np.int64
+F64, I32, I64, U32, U64 = np.float64, np.int32, np.int64, np.uint32, np.uint64
 SET_LIMIT = 512.0  # sum of |d| in all lanes of a product: exp(512) * FAR fits float64
 FAR = 1e80  # a running product outside [1 / FAR, FAR] is turned into its logarithm
 TABLE = 24 << 10  # numbers of a table that stay in the second-level cache, with room for all else
@@ -48,47 +49,76 @@ TABLE = 24 << 10  # numbers of a table that stay in the second-level cache, with
 def add_units(number, link, layer, scratch, first, count, power):
     """Add the softplus changes of the targets, times power (+1 or -1), to change: all units, `count` slots."""
     for begin in range(0, link.units, TILE):
-        for pair in range(0, count, 2):
-            multiply_pair(number, link, layer, begin, first + pair, first + min(pair + 1, count - 1), power)
+        for done in range(0, count, ABREAST):
+            multiply_rows(number, link, layer, scratch, begin, first + done, min(ABREAST, count - done), power)
     if link.largest_top > STEEP:
         for slot in range(first, first + count):
             add_steep(number, link, layer, scratch, slot, power)
 
 
 @inlined
-def multiply_pair(number, link, layer, begin, a, b, power):
-    """The same for a tile of units and two slots, which may be one and the same."""
-    table = at(number, link.slopes, begin * link.padded)
-    left, right = at(number, link.lean, a * link.stride), at(number, link.lean, b * link.stride)
-    sa, sb = at(number, layer.signs, a * layer.width + begin), at(number, layer.signs, b * layer.width + begin)
-    bits_of = signs(load(sa, 0)), signs(load(sa, LANES)), signs(load(sb, 0)), signs(load(sb, LANES))
-    one = like(load(sa, 0), 1.0)
-    a0 = a1 = b0 = b1 = one
-    ka0 = ka1 = kb0 = kb1 = like(one, 0.0)
+def multiply_rows(number, link, layer, scratch, begin, slot, rows, power):
+    """The same for a tile of units and at most five slots, from that one on."""
+    table, lean = at(number, link.slopes, begin * link.padded), at(number, link.lean, slot * link.stride)
+    last, stride = rows - 1, link.stride
+    offsets = min(1, last) * stride, min(2, last) * stride, min(3, last) * stride, min(4, last) * stride
+    signs_of, width = at(number, layer.signs, slot * layer.width + begin), layer.width
+    sa0, sa1 = signs_at(signs_of, 0)
+    sb0, sb1 = signs_at(signs_of, min(1, last) * width)
+    sc0, sc1 = signs_at(signs_of, min(2, last) * width)
+    sd0, sd1 = signs_at(signs_of, min(3, last) * width)
+    se0, se1 = signs_at(signs_of, min(4, last) * width)
+    bits_of = sa0, sa1, sb0, sb1, sc0, sc1, sd0, sd1, se0, se1
     cuts, start = at(I32, link.cuts, begin // TILE * (link.padded // GROUP + 1)), 0
+    clear_products(number, scratch)
     for chunk in range(cuts[0]):
         end = np.int64(cuts[1 + chunk])
-        a0, a1, b0, b1 = multiply_tile(table, left, right, bits_of, start, end, (a0, a1, b0, b1))
-        ka0, ka1, kb0, kb1 = ka0 + exponent(a0), ka1 + exponent(a1), kb0 + exponent(b0), kb1 + exponent(b1)
-        a0, a1, b0, b1 = mantissa(a0), mantissa(a1), mantissa(b0), mantissa(b1)
+        a0, a1, b0, b1, c0, c1, d0, d1, e0, e1 = multiply_tile(table, lean, offsets, bits_of, start, end)
+        keep_products(number, scratch, 0, a0, a1)
+        keep_products(number, scratch, 1, b0, b1)
+        keep_products(number, scratch, 2, c0, c1)
+        keep_products(number, scratch, 3, d0, d1)
+        keep_products(number, scratch, 4, e0, e1)
         start = end
-    first, second = at(F64, layer.change, a * layer.width), at(F64, layer.change, b * layer.width)
-    v0 = changed(link, first, begin, load(sa, 0), a0, ka0, power)
-    v1 = changed(link, first, begin + LANES, load(sa, LANES), a1, ka1, power)
-    v2 = changed(link, second, begin, load(sb, 0), b0, kb0, power)
-    v3 = changed(link, second, begin + LANES, load(sb, LANES), b1, kb1, power)
-    store(first, begin, v0)
-    store(first, begin + LANES, v1)
-    store(second, begin, v2)
-    store(second, begin + LANES, v3)
+    for row in range(rows):
+        change = at(F64, layer.change, (slot + row) * width + begin)
+        for part in range(0, TILE, LANES):
+            place, sign = row * TILE + part, load(signs_of, row * width + part)
+            m, k = load(at(number, scratch.mantissas, 0), place), load(at(number, scratch.powers, 0), place)
+            store(change, part, changed(link, change, begin, part, sign, m, k, power))
 
 
 @inlined
-def changed(link, change, begin, sign, m, k, power):
+def signs_at(signs_of, place):
+    """The sign bits of a tile."""
+    return signs(load(signs_of, place)), signs(load(signs_of, place + LANES))
+
+
+@inlined
+def clear_products(number, scratch):
+    """Begin the products of a tile and five rows: they are 1."""
+    mantissas, powers = at(number, scratch.mantissas, 0), at(number, scratch.powers, 0)
+    for place in range(ABREAST * TILE):
+        mantissas[place], powers[place] = 1, 0
+
+
+@inlined
+def keep_products(number, scratch, row, p0, p1):
+    """Multiply two vectors into the products of a row; exponents are kept apart, so that these stay in range."""
+    mantissas, powers = at(number, scratch.mantissas, row * TILE), at(number, scratch.powers, row * TILE)
+    p0, p1 = p0 * load(mantissas, 0), p1 * load(mantissas, LANES)
+    store(mantissas, 0, mantissa(p0))
+    store(mantissas, LANES, mantissa(p1))
+    store(powers, 0, load(powers, 0) + exponent(p0))
+    store(powers, LANES, load(powers, LANES) + exponent(p1))
+
+
+@inlined
+def changed(link, change, begin, part, sign, m, k, power):
     """change + power * sum_j log(sigmoid(-r) + sigmoid(r) exp(s w)), m 2**k being the product of all 1 + s c T."""
-    half, level = load(at(F64, link.half, 0), begin), load(at(F64, link.level, 0), begin)
+    half, level = load(at(F64, link.half, begin), part), load(at(F64, link.level, begin), part)
     inside = fma(widen(k), like(half, math.log(2)), widen(logarithm(m)))
-    return fma(like(half, power), inside + fma(widen(sign), half, level), load(change, begin))
+    return fma(like(half, power), inside + fma(widen(sign), half, level), load(change, part))
 
 
 @step
@@ -100,32 +130,57 @@ def add_steep(number, link, layer, scratch, slot, power):
     for i in range(link.units):
         if top[i] > STEEP:
             members[0] = i
-            find_rows(link, signs_of, members, rows, 0, 1)
-            change[i] += power * softplus_of_set(number, link, scratch, slot, signs_of, 0, 1, 0, link.stride // BLOCK)
+            rows[0] = row_of(link, signs_of, i)
+            blocks, key = link.stride // BLOCK, at(U32, scratch.keys, 0)
+            change[i] += power * softplus_of_set(number, link, scratch, slot, signs_of, 0, 1, 0, blocks, key)
 
 
 @inlined
-def find_rows(link, signs_of, members, rows, begin, end):
-    """Where the ratios of each member begin; without a branch, since signs cannot be foretold."""
-    for c in range(begin, end):
-        k = I64(members[c])
-        rows[c] = (2 * k + I64(signs_of[k] < 0)) * link.stride
+def row_of(link, signs_of, k):
+    """Where the ratios of a unit begin; without a branch, since its sign is unpredictable."""
+    return (2 * k + I64(signs_of[k] < 0)) * link.pace
+
+
+@inlined
+def multiply_targets(number, link, scratch, slot, start, count, begin, end, key, which):
+    """The factors of a set of units over blocks begin to end - 1 of a link's targets; which of these change."""
+    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
+    turns = at(number, link.turn_ratio, slot * link.stride)
+    downward = at(U32, link.downward, slot * (link.stride // BLOCK))
+    ratio, rows = at(number, link.ratio, 0), at(I64, scratch.rows, 0)
+    return multiply_blocks(stay, move, ratio, rows, start, count, begin, end, link.padded, turns, downward, key, which)
 
 
 @step
-def softplus_of_set(number, link, scratch, slot, signs_of, start, count, begin, end):
-    """Softplus changes of the targets of blocks begin to end - 1, for a set of units of any size and weight."""
-    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
+def softplus_of_set(number, link, scratch, slot, signs_of, start, count, begin, end, key):
+    """Softplus changes of the targets of blocks begin to end - 1, for a set of units of any size and weight.
+
+    Which of the targets change goes into key.
+    """
     chunk = blocks_within_range(number, link, scratch, start, count)
     if chunk == 0:
         delta = set_delta(number, link, scratch, signs_of, start, count)
+        compare_delta(number, link, slot, delta, begin, end, key)
         logits = at(number, link.logits, slot * link.stride)
         return softplus_change(logits, delta, begin * BLOCK, min(end * BLOCK, link.targets))
-    change, ratio, rows = 0.0, at(number, link.ratio, 0), at(I64, scratch.rows, 0)
+    change = 0.0
     for first in range(begin, end, chunk):
         last = min(first + chunk, end)
-        change += logarithm_of(multiply_blocks(stay, move, ratio, rows, start, count, first, last))
+        change += logarithm_of(multiply_targets(number, link, scratch, slot, start, count, first, last, key, True))
     return change
+
+
+@inlined
+def compare_delta(number, link, slot, delta, begin, end, key):
+    """Which targets change, from the changes of their logits."""
+    turn = at(number, link.turn, slot * link.stride)
+    downward = at(U32, link.downward, slot * (link.stride // BLOCK))
+    for block in range(begin, end):
+        word = U64(0)
+        for place in range(0, BLOCK, LANES):
+            j = block * BLOCK + place
+            word |= bits(load(delta, j) > load(turn, j)) << U64(place)
+        key[block] = U32(word) ^ downward[block]
 
 
 @inlined

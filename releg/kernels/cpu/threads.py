@@ -1,9 +1,9 @@
-"""Where the CPU kernel's threads come from: the pool that torch has anyway.
+"""The CPU kernel runs on torch's own thread pool.
 
-After every parallel operation torch's threads go on spinning for some milliseconds, waiting for the next one. Threads
-of our own would find their core taken (a kernel of 4 ms then took 9). So the kernel is handed to the same threads, by
-the entry point of the OpenMP library that torch is linked with. Where it has none of that name, plain threads do it;
-so they do in a child forked from this process, since OpenMP's threads do not survive a fork.
+After every parallel operation torch's threads keep spinning for some milliseconds, waiting for the next one. Separate
+threads would compete with them for the cores (a kernel of 4 ms then took 9). So the kernel runs on the same threads,
+through the entry point of the OpenMP library that torch is linked with. If that symbol is missing, or in a forked
+child, a thread pool is used instead: OpenMP's threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _openmp_entry() -> Callable[[int, int, int, int], None] | None:
 
 
 def _call(function: int, argument: int) -> None:
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(argument)  # ctypes lets go of the interpreter lock
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(argument)  # ctypes releases the interpreter lock
 
 
 def _run_threads(function: int, argument: int, threads: int) -> None:

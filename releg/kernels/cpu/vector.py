@@ -59,11 +59,12 @@ def _operator(function, floats, integers=None, answer=None):
         return instruction(builder, *args)
 
 
-_operator(operator.add, ir.IRBuilder.fadd)
+_operator(operator.add, ir.IRBuilder.fadd, ir.IRBuilder.add)
 _operator(operator.sub, ir.IRBuilder.fsub)
 _operator(operator.mul, ir.IRBuilder.fmul)
 _operator(operator.truediv, ir.IRBuilder.fdiv)
 _operator(operator.or_, None, ir.IRBuilder.or_)
+_operator(operator.eq, None, lambda b, x, y: b.icmp_unsigned("==", x, y), answer=types.boolean)
 _operator(operator.gt, lambda b, x, y: b.fcmp_ordered(">", x, y), answer=types.boolean)
 _operator(operator.lt, lambda b, x, y: b.fcmp_ordered("<", x, y), answer=types.boolean)
 

@@ -1,4 +1,4 @@
-"""Some rows in the CPU kernel: down through the layers, which units change with what; then up, adding.
+"""Walks some rows in the CPU kernel: down the layers to find which units change with which; then up, adding.
 
 Each node (see sets) is followed by one of the next layer, the units that change with it: `follow` says which, and the
 change of f further down is that node's value.
@@ -11,22 +11,22 @@ import math
 import numpy as np
 
 from releg.kernels.cpu.layout import BLOCK, LAYER, LINK, SCRATCH
-from releg.kernels.cpu.loops import clear_row, larger, logarithm, multiply_blocks, product_of
-from releg.kernels.cpu.sets import WORD, active_of, first_of, forget, nothing, number_of, size_of, sort_sets, words_of
+from releg.kernels.cpu.loops import logarithm, product_of
+from releg.kernels.cpu.sets import BYTES, WORD, end_of_members, first_of, forget, nothing, number_of, size_of, sort_sets
 from releg.kernels.cpu.tables import prepare_rows
 from releg.kernels.cpu.terms import (
     FAR,
     TABLE,
     add_units,
     entropy_of_set,
-    find_rows,
+    multiply_targets,
+    row_of,
     softplus_of_set,
     within_range,
 )
 from releg.kernels.cpu.vector import (
     LANES,
     at,
-    bits,
     inlined,
     like,
     load,
@@ -35,7 +35,6 @@ from releg.kernels.cpu.vector import (
     spread,
     step,
     store,
-    total,
     widen,
 )
 
@@ -64,12 +63,13 @@ def walk_down(number, call, scratch, slot):
     firsts, follow, none = at(I64, scratch.firsts, 0), at(I32, scratch.follow, 0), nothing(call)
     firsts[0] = firsts[1] = 0
     for index in range(call.depth):
+        sort_sets(scratch, index)
+        begin_sets(number, call, scratch, index, slot)
         multiply_sets(number, call, scratch, index, 2 * index, slot, False)
         if index + 1 < call.depth:
-            forget(scratch, index + 1)
+            firsts[index + 2] = firsts[index + 1]
             follow_units(number, call, scratch, index, slot)
             follow_sets(number, call, scratch, index, slot)
-            sort_sets(scratch, index + 1)
     deepest = record_at(LAYER, call.layers, call.depth - 1)
     for i in range(deepest.size):
         follow[deepest.first + i] = none
@@ -80,31 +80,52 @@ def walk_down(number, call, scratch, slot):
         store(values, n, load(values, n) + logarithm(load(products, n)))
 
 
+@inlined
+def begin_sets(number, call, scratch, index, slot):
+    """The linear terms of every set of a layer, and where the ratios of its members are."""
+    layer, link = record_at(LAYER, call.layers, index), record_at(LINK, call.links, 2 * index)
+    firsts, order = at(I64, scratch.firsts, index), at(I32, scratch.order, 0)
+    starts, sizes = at(I32, scratch.starts, 0), at(I32, scratch.sizes, 0)
+    members, rows = at(I32, scratch.members, 0), at(I64, scratch.rows, 0)
+    values, products = at(F64, scratch.values, nothing(call) + 1), at(F64, scratch.products, 0)
+    signs, linear = at(number, layer.signs, slot * layer.width), at(F64, layer.linear, slot * layer.width)
+    for place in range(firsts[1] - firsts[0]):
+        n = I64(order[place])
+        start, count, value = I64(starts[n]), I64(sizes[n]), 0.0
+        for c in range(start, start + count):
+            k = I64(members[c])
+            rows[c] = row_of(link, signs, k)
+            value += linear[k]
+        values[n], products[n] = value, 1.0
+
+
 @step
 def follow_units(number, call, scratch, index, slot):
     """For every unit of a layer: which node follows, and the sum over its changed units, the third line of G_l."""
     layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
-    link = record_at(LINK, call.links, 2 * index + 1)
     if call.entropy != 0:
-        entropy_of_units(number, link, layer, deeper, scratch, slot)
-    at(I64, scratch.met, 0)[index + 1] = 0
-    activate(number, call, scratch, index + 1, slot, at(number, deeper.reach, 0), False)
-    words = words_of(scratch, index + 1)
-    for word in range(words):
-        fill_masks(number, layer, scratch, index, slot, word)
-    follow, active, many = at(I32, scratch.follow, layer.first), active_of(scratch, index + 1), at(I32, scratch.many, 0)
-    found, none = 0, nothing(call)
-    for i in range(layer.size):  # without a branch for masks of one word: how many units change cannot be foretold
-        mask = at(U32, scratch.masks, i)
-        count = size_of(mask, layer.width, words)
+        entropy_of_units(number, record_at(LINK, call.links, 2 * index + 1), layer, deeper, scratch, slot)
+    activate(number, call, scratch, index + 1, slot)
+    fill_masks(number, call, scratch, index, slot)
+    follow, counts, many = at(I32, scratch.follow, layer.first), at(I32, scratch.counts, 0), at(I32, scratch.many, 0)
+    found, none, words = 0, nothing(call), words_of(scratch, index + 1)
+    for i in range(layer.size):  # without a branch: the number of changed units is unpredictable
         many[found] = i
-        found += count > 1
-        follow[i] = deeper.first + active[first_of(mask, layer.width, words)] if count == 1 else none
+        found += counts[i] > 1
+    forget(scratch, found)
+    active = at(I32, scratch.active, 0)
     for m in range(found):
         i = I64(many[m])
-        mask = at(U32, scratch.masks, i)
-        count = size_of(mask, layer.width, words)
-        follow[i] = none + 1 + number_of(number, call, scratch, index + 1, slot, mask, layer.width, words, count)
+        n = number_of(
+            call, scratch, index + 1, scratch.masks + BYTES * i, layer.width, words, I64(counts[i]), active, 4
+        )
+        follow[i] = none + 1 + n
+
+
+@inlined
+def words_of(scratch, index):
+    """How many words a mask over the active units of a layer has."""
+    return max(1, (at(I64, scratch.active_count, 0)[index] + WORD - 1) // WORD)
 
 
 @inlined
@@ -114,50 +135,60 @@ def entropy_of_units(number, link, layer, deeper, scratch, slot):
     members, rows, place = at(I32, scratch.members, 0), at(I64, scratch.rows, 0), deeper.members
     for i in range(layer.size):
         members[place] = i
-        find_rows(link, signs, members, rows, place, place + 1)
+        rows[place] = row_of(link, signs, i)
         change[i] += entropy_of_set(number, link, scratch, slot, signs, place, 1)
 
 
 @inlined
-def activate(number, call, scratch, index, slot, reach, more):
-    """Units of a layer nearer to their threshold than reach become active; with `more`, those that are not yet so."""
+def activate(number, call, scratch, index, slot):
+    """Units of a layer nearer to their threshold than the largest weight into them become active."""
     layer, link = record_at(LAYER, call.layers, index), record_at(LINK, call.links, 2 * index - 1)
-    margins, single = at(number, layer.margins, slot * layer.width), at(number, layer.reach, 0)
+    margins, reach = at(number, layer.margins, slot * layer.width), at(number, layer.reach, 0)
     signs, logits = at(number, layer.signs, slot * layer.width), at(number, link.logits, slot * link.stride)
-    active, limits, met = active_of(scratch, index), at(number, scratch.limits, 0), at(I64, scratch.met, 0)
-    counted, count = 0 if call.entropy != 0 else 1, met[index]
+    active, limits, count = at(I32, scratch.active, 0), at(number, scratch.limits, 0), 0
+    counted = 0 if call.entropy != 0 else 1
     for k in range(layer.size):
         active[count] = k
-        count += (margins[k] < reach[k]) & ~(more & (margins[k] < single[k]))
-    for a in range(met[index], count):
+        count += margins[k] < reach[k]
+    for a in range(count):
         k = I64(active[a])
         limits[a], limits[scratch.widest + a] = signs[k], margins[k]
-        limits[2 * scratch.widest + a] = counted * logits[k]
-    for a in range(count, max(1, (count + WORD - 1) // WORD) * WORD):
-        limits[scratch.widest + a] = np.inf  # nothing changes behind the last one
-    met[index] = count
+        limits[2 * scratch.widest + a] = counted * signs[k] * logits[k]
+    at(I64, scratch.active_count, 0)[index] = count
 
 
 @inlined
-def fill_masks(number, layer, scratch, index, slot, word):
-    """Bit a: whether the active unit 32 word + a changes with a unit; what that adds to f, into change."""
-    active, limits = active_of(scratch, index + 1), at(number, scratch.limits, 0)
+def fill_masks(number, call, scratch, index, slot):
+    """For every unit of a layer: which of the active units change with it, a bit each, what that adds to f, how many.
+
+    If one unit changes, it is the node that follows; if none does, `nothing` follows.
+    """
+    layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
+    active, limits, widest = at(I32, scratch.active, 0), at(number, scratch.limits, 0), scratch.widest
     signs, change = at(number, layer.signs, slot * layer.width), at(F64, layer.change, slot * layer.width)
-    masks, widest = at(U32, scratch.masks, word * layer.width), scratch.widest
-    begin, end = word * WORD, min(word * WORD + WORD, at(I64, scratch.met, 0)[index + 1])
+    masks, counts = at(U32, scratch.masks, 0), at(I32, scratch.counts, 0)
     across, cross = at(number, layer.across, 0), at(number, layer.cross, 0)
+    follow = at(I32, scratch.follow, layer.first)
+    active_count, none = at(I64, scratch.active_count, 0)[index + 1], spread(I32(nothing(call)))
     for i in range(0, layer.size, LANES):
         s = load(signs, i)
-        mask, more, none = spread(U32(0)), like(s, 0.0), like(s, 0.0)
-        for a in range(begin, end):
-            row = I64(active[a]) * layer.width + i
-            both = spread(limits[a]) * s
-            hit = both * load(across, row) > spread(limits[widest + a])
-            mask = mask | select(hit, spread(U32(U64(1) << U64(a - begin))), spread(U32(0)))
-            moved = both * load(cross, row) - spread(limits[a]) * spread(limits[2 * widest + a])
-            more = more + select(hit, moved, none)
-        store(masks, i, mask)
+        more = zero = like(s, 0.0)
+        count = which = spread(I32(0))
+        for word in range(words_of(scratch, index + 1)):
+            mask = spread(U32(0))
+            for a in range(word * WORD, min(word * WORD + WORD, active_count)):
+                row = I64(active[a]) * layer.width + i
+                both = spread(limits[a]) * s
+                hit = both * load(across, row) > spread(limits[widest + a])
+                mask = mask | select(hit, spread(U32(U64(1) << U64(a - word * WORD))), spread(U32(0)))
+                more = more + select(hit, both * load(cross, row) - spread(limits[2 * widest + a]), zero)
+                count = count + select(hit, spread(I32(1)), spread(I32(0)))
+                which = which + select(hit, spread(active[a]), spread(I32(0)))
+            store(masks, word * layer.width + i, mask)
+        store(counts, i, count)
         store(change, i, load(change, i) + widen(more))
+        after = select(count == spread(I32(1)), which + spread(I32(deeper.first)), none)
+        store(follow, i, after)
 
 
 @inlined
@@ -166,32 +197,31 @@ def tile_of(members):
     return max(1, TABLE // (BLOCK * max(1, members)))
 
 
-@step
-def multiply_sets(number, call, scratch, index, link_index, slot, inference):
-    """The softplus changes of a link's targets, for every set of a layer: of log p below, or of -log q if inference."""
+@inlined
+def multiply_sets(number, call, scratch, index, link_index, slot, deeper):
+    """The softplus changes of a link's targets, for every set of a layer: of log p below, or of -log q if deeper."""
     link, layer = record_at(LINK, call.links, link_index), record_at(LAYER, call.layers, index)
-    firsts, rows, order = at(I64, scratch.firsts, index), at(I64, scratch.rows, 0), at(I32, scratch.order, 0)
+    firsts, order = at(I64, scratch.firsts, index), at(I32, scratch.order, 0)
     starts, sizes = at(I32, scratch.starts, 0), at(I32, scratch.sizes, 0)
     values, products = at(F64, scratch.values, nothing(call) + 1), at(F64, scratch.products, 0)
-    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
-    ratio, blocks, tile = at(number, link.ratio, 0), link.stride // BLOCK, tile_of(at(I64, scratch.met, 0)[index])
+    blocks, tile = link.stride // BLOCK, tile_of(at(I64, scratch.active_count, 0)[index])
     for begin in range(0, blocks, tile):
         end = min(begin + tile, blocks)
         for place in range(firsts[1] - firsts[0]):
-            n = I64(order[place])
+            n, key = I64(order[place]), at(U32, scratch.keys, place * blocks)
             start, count = I64(starts[n]), I64(sizes[n])
             if within_range(link, count, end - begin):
-                p = product_of(multiply_blocks(stay, move, ratio, rows, start, count, begin, end))
-                keep(values, products, n, products[n] * p if inference else products[n] / p)
+                p = product_of(multiply_targets(number, link, scratch, slot, start, count, begin, end, key, deeper))
+                keep(values, products, n, products[n] * p if deeper else products[n] / p)
             else:
                 signs = at(number, layer.signs, slot * layer.width)
-                change = softplus_of_set(number, link, scratch, slot, signs, start, count, begin, end)
-                values[n] += change if inference else -change
+                change = softplus_of_set(number, link, scratch, slot, signs, start, count, begin, end, key)
+                values[n] += change if deeper else -change
 
 
 @inlined
 def keep(values, products, n, p):
-    """Let p be the product of set n, or its logarithm a part of its value where it could leave the range."""
+    """Store p as the product of set n; if it could leave the range, add its logarithm to the value instead."""
     if p > FAR or p < 1.0 / FAR:
         values[n] += math.log(p)
         p = 1.0
@@ -201,75 +231,33 @@ def keep(values, products, n, p):
 @step
 def follow_sets(number, call, scratch, index, slot):
     """The terms of the next layer and which node follows, for every set of a layer."""
-    layer, link = record_at(LAYER, call.layers, index), record_at(LINK, call.links, 2 * index + 1)
     firsts, order = at(I64, scratch.firsts, index), at(I32, scratch.order, 0)
-    starts, sizes = at(I32, scratch.starts, 0), at(I32, scratch.sizes, 0)
-    members, rows, sets = at(I32, scratch.members, 0), at(I64, scratch.rows, 0), firsts[1] - firsts[0]
-    if sets == 0:
-        return
-    signs = at(number, layer.signs, slot * layer.width)
-    for place in range(sets):
-        n = I64(order[place])
-        find_rows(link, signs, members, rows, I64(starts[n]), I64(starts[n]) + sizes[n])
     multiply_sets(number, call, scratch, index, 2 * index + 1, slot, True)
-    activate_more(number, call, scratch, index, slot)
-    fill_shifts(number, call, scratch, index, slot)
-    for place in range(sets):
-        follow_set(number, call, scratch, index, slot, I64(order[place]))
+    forget(scratch, firsts[1] - firsts[0])
+    for place in range(firsts[1] - firsts[0]):
+        follow_set(number, call, scratch, index, slot, place, I64(order[place]))
 
 
 @inlined
-def activate_more(number, call, scratch, index, slot):
-    """Units of the next layer that some set of this layer's active units could change become active, too."""
-    layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
-    link, reach = record_at(LINK, call.links, 2 * index + 1), at(number, scratch.line, 0)
-    active = active_of(scratch, index)
-    signs, deeper_signs = at(number, layer.signs, slot * layer.width), at(number, deeper.signs, slot * deeper.width)
-    clear_row(reach, link.stride)
-    for a in range(at(I64, scratch.met, 0)[index]):
-        i = I64(active[a])
-        plain = at(number, link.plain, i * link.stride)
-        for k in range(0, link.stride, LANES):
-            shift = spread(signs[i]) * load(deeper_signs, k) * load(plain, k)
-            # a little more than the sum, which has been rounded
-            store(reach, k, load(reach, k) + larger(shift * like(shift, 1.0001), like(shift, 0.0)))
-    activate(number, call, scratch, index + 1, slot, reach, True)
-
-
-@inlined
-def fill_shifts(number, call, scratch, index, slot):
-    """shifts and crosses of the active units of this layer and the next."""
-    layer, link = record_at(LAYER, call.layers, index), record_at(LINK, call.links, 2 * index + 1)
-    active, targets, met = active_of(scratch, index), active_of(scratch, index + 1), at(I64, scratch.met, 0)
-    signs, counted = at(number, layer.signs, slot * layer.width), 0 if call.entropy != 0 else 1
-    weights, limits = at(number, record_at(LINK, call.links, 2 * index + 2).weights, 0), at(number, scratch.limits, 0)
-    for a in range(met[index]):
-        i = I64(active[a])
-        plain, row = at(number, link.plain, i * link.stride), a * scratch.widest
-        shifts, crosses = at(number, scratch.shifts, row), at(number, scratch.crosses, row)
-        for b in range(met[index + 1]):
-            k = I64(targets[b])
-            both = signs[i] * limits[b]
-            shifts[b] = both * plain[k]
-            crosses[b] = both * (weights[i * link.targets + k] - counted * plain[k])
-
-
-@inlined
-def follow_set(number, call, scratch, index, slot, n):
+def follow_set(number, call, scratch, index, slot, place, n):
     """The third line of G_l of set n, and which node follows."""
     layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
-    link, key = record_at(LINK, call.links, 2 * index + 1), at(U32, scratch.key, 0)
-    start, count = I64(at(I32, scratch.starts, 0)[n]), I64(at(I32, scratch.sizes, 0)[n])
-    words, after, more = words_of(scratch, index + 1), nothing(call), 0.0
-    node = after + 1 + n
-    for word in range(words):
-        key[word], change = compare_set(number, scratch, start, count, word * WORD)
-        more += change
-    changed = size_of(key, 1, words)
-    if changed == 1:
-        after = deeper.first + I64(active_of(scratch, index + 1)[first_of(key, 1, words)])
-    elif changed > 1:
-        after += 1 + number_of(number, call, scratch, index + 1, slot, key, 1, words, changed)
+    link, starts = record_at(LINK, call.links, 2 * index + 1), at(I32, scratch.starts, 0)
+    start, count = I64(starts[n]), I64(at(I32, scratch.sizes, 0)[n])
+    words, after, more = link.stride // BLOCK, nothing(call), 0.0
+    node, key_at = after + 1 + n, scratch.keys + BYTES * words * place
+    key = at(U32, key_at, 0)
+    changed = size_of(key, words)
+    if changed > 1:
+        m = number_of(call, scratch, index + 1, key_at, 1, words, changed, at(I32, scratch.every, 0), 2)
+        after += 1 + m
+        more = terms_of_pairs(number, call, scratch, index, slot, start, count, I64(starts[m]), changed)
+    elif changed == 1:
+        k = first_of(key, words)
+        after = deeper.first + k
+        free = end_of_members(call, scratch, index + 1, at(I64, scratch.firsts, index + 1)[1])
+        at(I32, scratch.members, 0)[free] = k
+        more = terms_of_pairs(number, call, scratch, index, slot, start, count, free, 1)
     if call.entropy != 0:
         signs = at(number, layer.signs, slot * layer.width)
         more += entropy_of_set(number, link, scratch, slot, signs, start, count)
@@ -278,32 +266,21 @@ def follow_set(number, call, scratch, index, slot, n):
 
 
 @inlined
-def compare_set(number, scratch, start, count, begin):
-    """Which of the active units of the next layer, from `begin` on, change with a set: a word; what that adds to f."""
-    places, row = at(I32, scratch.places, start), scratch.widest
-    shifts, crosses = at(number, scratch.shifts, begin), at(number, scratch.crosses, begin)
-    limits = at(number, scratch.limits, begin)
-    s0 = s1 = s2 = s3 = m0 = m1 = m2 = m3 = like(load(limits, 0), 0.0)
-    for c in range(count):
-        here = I64(places[c]) * row
-        s0, s1 = s0 + load(shifts, here), s1 + load(shifts, here + LANES)
-        s2, s3 = s2 + load(shifts, here + 2 * LANES), s3 + load(shifts, here + 3 * LANES)
-        m0, m1 = m0 + load(crosses, here), m1 + load(crosses, here + LANES)
-        m2, m3 = m2 + load(crosses, here + 2 * LANES), m3 + load(crosses, here + 3 * LANES)
-    word0, more0 = compare(limits, row, 0, s0, m0)
-    word1, more1 = compare(limits, row, LANES, s1, m1)
-    word2, more2 = compare(limits, row, 2 * LANES, s2, m2)
-    word3, more3 = compare(limits, row, 3 * LANES, s3, m3)
-    word = word0 | (word1 << U64(LANES)) | (word2 << U64(2 * LANES)) | (word3 << U64(3 * LANES))
-    return U32(word), F64(total((more0 + more1) + (more2 + more3)))
-
-
-@inlined
-def compare(limits, row, at_unit, shift, moved):
-    """The same for LANES of these units, from what the set does to them; `row` is the length of a row of limits."""
-    hit = shift > load(limits, row + at_unit)
-    own = load(limits, at_unit) * load(limits, 2 * row + at_unit)
-    return bits(hit), select(hit, moved - own, like(own, 0.0))
+def terms_of_pairs(number, call, scratch, index, slot, start, count, start_after, changed):
+    """The sum over changed k, members from start_after on, of s_k (sum over C of s (W_ik - V_ki) - a_k)."""
+    layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
+    link, members = record_at(LINK, call.links, 2 * index + 1), at(I32, scratch.members, 0)
+    signs, deeper_signs = at(number, layer.signs, slot * layer.width), at(number, deeper.signs, slot * deeper.width)
+    logits, counted = at(number, link.logits, slot * link.stride), number(0 if call.entropy != 0 else 1)
+    more = number(0)
+    for c in range(start_after, start_after + changed):
+        k = I64(members[c])
+        cross, moved = at(number, layer.cross, k * layer.width), number(0)
+        for d in range(start, start + count):
+            i = I64(members[d])
+            moved += signs[i] * cross[i]
+        more += deeper_signs[k] * (moved - counted * logits[k])
+    return F64(more)
 
 
 @step
@@ -319,7 +296,7 @@ def walk_up(number, call, scratch, slot, row):
             values[node] += values[follow[node]]
         signs, change = at(number, layer.signs, slot * layer.width), at(F64, layer.change, slot * layer.width)
         own = at(number, layer.own_of, row * layer.size)
-        out = at(number, call.out, layer.first * call.rows + row * layer.size)
+        out = at(number, call.out, layer.before * call.rows + row * layer.size)
         for i in range(layer.size):
             value = change[i] + values[follow[layer.first + i]]
             values[layer.first + i] = value

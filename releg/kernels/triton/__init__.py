@@ -27,7 +27,7 @@ class TritonEngine:
         flips = _Flips(model, path, [r.detach() for r in generative_logits], entropy)
         change: Tensor | None = None
         differences: list[Tensor] = []
-        for layer in reversed(range(len(model.layers))):  # what follows from a single change is known when it is needed
+        for layer in reversed(range(len(model.layers))):  # deepest first: each layer needs the results of the next
             change = flips.of_layer(layer, change)
             differences.insert(0, flips.signs[layer] * change)  # the flip takes f from f_z to f_(1-z)
         return differences
@@ -44,7 +44,7 @@ class _Flips:
         self.downward = [linear.weight.detach().T for linear in model.generative]  # (H[l], H[l-1]) W
         self.upward = [linear.weight.detach().T for linear in model.inference]  # (H[l-1], H[l]) V
         if len(model.layers) > 1:
-            # side by side, as the walk wants them
+            # side by side, as the walk needs them
             z, a, g, margin = (torch.cat(parts, 1) for parts in (path.z, self.logits, r[1:], self.margins))
             log_q = -bernoulli.entropy(a) if entropy else bernoulli.log_prob(a, z)
             self.rows = [z, a, g, margin, bernoulli.log_prob(g, z), log_q]
@@ -53,13 +53,13 @@ class _Flips:
             ]
 
     def of_layer(self, layer: int, deeper: Tensor | None) -> Tensor:
-        """Change of f, (N, H), when a unit of the layer is flipped; deeper is the same of the next layer."""
+        """Change of f, (N, H), when a unit of the layer is flipped; `deeper` is the same for the next layer."""
         change = linear_terms(self.model, self.path, self.r, layer, self.entropy)
         change -= log_products(self.r[layer], self.downward[layer], self.signs[layer])
         return change if deeper is None else change + self._below(layer, deeper)
 
     def _below(self, layer: int, deeper: Tensor) -> Tensor:
-        """Change of the terms of deeper layers, less what is linear, (N, H)."""
+        """Change of the terms of deeper layers, without the linear terms, (N, H)."""
         cross = (
             self.model.generative[layer + 1].weight.detach().contiguous()
         )  # (H, K) log p(z[l] | z[l+1]) knows both changes

@@ -2,8 +2,8 @@
 
 Unit k changes, by t_k = 1 - 2 z_k, iff t_k s V_ik exceeds its margin. Flips that change no unit are done. Flips that
 change one unit k are done as well: what follows is what follows from flipping k itself, which is known, since the
-deeper layer comes first. The others are listed for walk.py. Of their (rows, units, width) comparisons nothing but the
-list reaches memory, one number per listed flip.
+deeper layer comes first. The others are listed for walk.py. The (rows, units, width) comparisons never
+reach memory, only the list does: one number per listed flip.
 """
 
 import triton

@@ -49,10 +49,11 @@ def log_products(logits: Tensor, weight: Tensor, sign: Tensor) -> Tensor:
     out = torch.empty_like(sign)
     if out.numel():
         tile = TILES[out.dtype]
-        log_product_kernel[tile.grid(*sign.shape)](
-            logits, weight, *factors_of(logits, weight), sign, out, *sign.shape, logits.shape[1], *tile[:3],
-            num_warps=tile.warps, enable_fp_fusion=True,
-        )  # fmt: skip
+        with torch.cuda.device_of(out):  # triton launches on the current device
+            log_product_kernel[tile.grid(*sign.shape)](
+                logits, weight, *factors_of(logits, weight), sign, out, *sign.shape, logits.shape[1], *tile[:3],
+                num_warps=tile.warps, enable_fp_fusion=True,
+            )  # fmt: skip
     return out
 
 
@@ -67,10 +68,10 @@ def deeper_changes(
     log_p: Tensor, log_q: Tensor, generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int,
     entropy: bool,
 ) -> Tensor:  # fmt: skip
-    """Change of all terms of the layers deeper than the flipped one, less what is linear, (N, H).
+    """Change of all terms of the layers deeper than the flipped one, without the linear terms, (N, H).
 
     Args:
-        sign: (N, H) by what the flipped units change.
+        sign: (N, H) change of each flipped unit.
         single: (N, K) what follows from the change of one unit of the next layer.
         cross: (H, K) times both changes: what follows from the change of one unit because unit i is flipped.
         z: (N, all units), and so on: `walk_kernel` says what the others are.
@@ -96,16 +97,17 @@ def deeper_changes(
     a, z_next, far = (packed[:, begin : begin + targets] for packed in (logits, z, margin))
     start = sum(above * size for above, size in pairwise(layers[: layer + 1]))
     weight = inference[start : start + units * targets].view(units, targets)
-    change_kernel[tile.grid(rows, units)](
-        a, weight, *factors_of(a, weight), sign, z_next, far, single, cross, change, listed, count,
-        rows, units, targets, sum(layers), entropy, *tile[:3], num_warps=tile.warps, enable_fp_fusion=True,
-    )  # fmt: skip
     block = triton.next_power_of_2(max(layers[layer:]))
-    walk_kernel[(walkers(change),)](
-        listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference,
-        layer_table(tuple(layers), change.device)[layer:], sum(layers), entropy, PAIRS, block,
-        num_warps=walk_warps(block, change.element_size()), enable_fp_fusion=True,
-    )  # fmt: skip
+    with torch.cuda.device_of(change):  # triton launches on the current device
+        change_kernel[tile.grid(rows, units)](
+            a, weight, *factors_of(a, weight), sign, z_next, far, single, cross, change, listed, count,
+            rows, units, targets, sum(layers), entropy, *tile[:3], num_warps=tile.warps, enable_fp_fusion=True,
+        )  # fmt: skip
+        walk_kernel[(walkers(change),)](
+            listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference,
+            layer_table(tuple(layers), change.device)[layer:], sum(layers), entropy, PAIRS, block,
+            num_warps=walk_warps(block, change.element_size()), enable_fp_fusion=True,
+        )  # fmt: skip
     return change
 
 
@@ -133,7 +135,7 @@ def walk_warps(block: int, itemsize: int) -> int:
 
 @cache
 def layer_table(layers: tuple[int, ...], device: torch.device) -> Tensor:
-    """(depth + 1, 3) per layer: size, place in rows of all layers, place of its matrix; kept, as copying it waits."""
+    """(depth + 1, 3) per layer: size, place in rows of all layers, place of its matrix; cached, since a copy waits."""
     lines, begin, matrix = [], 0, 0
     for above, size in zip((0, *layers), layers, strict=False):
         lines.append([size, begin, matrix])

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lightning_modules import cli
-from lightning_modules.bench.overhead import CONFIGS
+from lightning_modules.bench.overhead import FIT_ARGUMENTS
 from lightning_modules.bench.steps import SCALABLE, available
 from lightning_modules.commands import bench
 
@@ -20,7 +21,7 @@ TINY = [
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench") / "results"
-    assert bench.main([*TINY, "--output", str(folder)]) == 0
+    assert cli.main(["bench", *TINY, "--output", str(folder)]) == 0
     return folder
 
 
@@ -31,7 +32,7 @@ def read(path: Path) -> Any:
 def test_there_is_one_row_per_architecture_weights_estimator_and_way(results: Path) -> None:
     rows = read(results / "bench.json")
     keys = [(row["architecture"], row["weights"], row["estimator"], row["via"]) for row in rows]
-    ways = {"bare": available(), "trainer": available(tuple(CONFIGS))}
+    ways = {"bare": available(), "trainer": available(tuple(FIT_ARGUMENTS))}
     expected = {("4-3", w, e, via) for w in ("initial", "trained") for via, names in ways.items() for e in names}
     assert len(keys) == len(expected)
     assert set(keys) == expected
@@ -60,7 +61,7 @@ def test_growth_and_overhead_stand_in_a_file_of_their_own(results: Path) -> None
     assert {(row["study"], row["estimator"]) for row in studies["exponents"]} == {
         ("units", name) for name in available(SCALABLE)
     }
-    assert {row["estimator"] for row in studies["overhead"]} == set(available(tuple(CONFIGS)))
+    assert {row["estimator"] for row in studies["overhead"]} == set(available(tuple(FIT_ARGUMENTS)))
     for row in studies["overhead"]:
         assert row["bare_steps_per_second"] > 0
         assert row["trainer_steps_per_second"] > 0
@@ -99,16 +100,15 @@ def test_bad_input_ends_in_one_sentence_and_exit_code_2(
     assert cli.main(["bench", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("releg bench: ")
+    assert captured.err.startswith("releg: ")
     assert sentence in captured.err
     assert captured.err.count("\n") == 1
 
 
-def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "--help"]) == 0
-    text = capsys.readouterr().out
-    for option in ("--architectures", "--quick", "--threads", "--batch-size", "--output", "--seed"):
-        assert option in text
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "--device", "cuda"]) == 2
+    assert "--device is cuda, but torch finds no GPU here, expected one; leave --device out" in capsys.readouterr().err
 
 
 def test_architectures_are_read_deepest_first() -> None:

@@ -1,19 +1,21 @@
 """runs.json and extended_runs.json: what they say of how the runs were made."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lightning_modules import CONFIGS
-from lightning_modules.grid.manifest import EXTENDED_RUNS, RUNS, write_manifests
+from lightning_modules.grid.__main__ import main
+from lightning_modules.grid.manifest import EXTENDED_RUNS, RUNS, kept, write_manifests
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
 from releg.report.extended import write_extended
+from tests.lightning_modules.run_states import RESULT
 
-RESULT = {"steps": 5, "best_step": 5, "training_seconds": 60.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
 SMOKE = CONFIGS / "budget" / "smoke.yaml"
 
 
@@ -52,6 +54,36 @@ def test_the_time_of_a_command_that_continued_a_run_is_not_that_of_the_run(tmp_p
     (run, *_) = plan(SMOKE, 1, tmp_path)
     write_manifests(tmp_path, "continues", [finish(run, tmp_path, processes=2)], {}, [run], 100.0)
     assert read(tmp_path)["seconds"] is None
+
+
+def test_runs_that_were_trained_elsewhere_are_kept_with_what_was_recorded(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (lr, *_) = plan(SMOKE, 1, there)
+    write_manifests(there, "trained", [finish(lr, there)], {}, [lr], 10.0)
+    here.mkdir()
+    (here / RUNS).write_bytes((there / RUNS).read_bytes())
+    found = [status_of(run) for run in plan(SMOKE, 1, here)[:2]]
+    assert [status.result for status in found] == [None, None]
+    same, other = kept(here, found)
+    assert (same.result, other.result) == (RESULT, None)
+    write_manifests(here, "looks", [same], {}, [], 1.0)
+    assert read(here) == read(there)
+    (longer, *_) = plan(SMOKE.with_name("quick.yaml"), 1, here)
+    assert kept(here, [status_of(longer)])[0].result is None  # other settings are another run
+
+
+def test_a_report_trains_nothing_and_shows_what_is_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)  # that of the tests stays
+    (lr, *_) = plan(SMOKE, 1, tmp_path)
+    finish(lr, tmp_path)
+    assert main(["--budget", "smoke", "--report", "--results", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "0 runs to make, 1 there already" in shown.err
+    assert "| 200-200 | LR | 100.00 |" in shown.out
+    assert read(tmp_path)["missing"]["SBN(200-200) crn seed 0"] == "not trained yet"
+    assert [path.name for path in (tmp_path / "runs").rglob("seed*")] == ["seed0"]
 
 
 def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[RunStatus]]) -> None:

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+from pytorch_lightning.profilers import SimpleProfiler
 
-from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.run.hooks import STEP_HOOKS, RunCallback
+from lightning_modules.run.hooks import STEP_HOOKS, NoProfiler, RunCallback
+from lightning_modules.run.life import make_trainer
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
+from tests.lightning_modules.small_data import small
 
 
 class Counter(RunCallback):
@@ -41,5 +43,25 @@ def test_defined_hooks_are_called_at_every_step_and_know_their_name() -> None:
         accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, limit_val_batches=0, max_steps=2, callbacks=[counter],
     )  # fmt: skip
-    trainer.fit(SBNModule([3], CommonRandomNumbers(), 784), datamodule=BinarizedMNIST(batch_size=10))
+    trainer.fit(SBNModule([3], CommonRandomNumbers(), 12), datamodule=small())
     assert counter.calls == ["start", *["on_before_backward", "end"] * 2]
+
+
+class Watched(SBNModule):
+    ends = 0
+
+    def on_train_batch_end(self, *args: Any) -> None:  # type: ignore[override]
+        self.ends += 1
+
+
+def test_a_module_of_ones_own_may_define_them_and_a_profiler_is_used_if_asked_for() -> None:
+    settings = {"accelerator": "cpu", "devices": 1, "limit_val_batches": 0, "max_steps": 2}
+    unprofiled: Any = make_trainer(settings)
+    assert isinstance(unprofiled.profiler, NoProfiler)
+    trainer: Any = make_trainer({**settings, "profiler": "simple"})
+    module = Watched([3], CommonRandomNumbers(), 12)
+    trainer.fit(module, datamodule=small())
+    assert module.ends == 2
+    assert isinstance(trainer.profiler, SimpleProfiler)
+    assert len(trainer.profiler.recorded_durations["[LightningModule]Watched.on_train_batch_end"]) == 2
+    assert "[LightningModule]Watched.on_before_backward" not in trainer.profiler.recorded_durations

@@ -2,15 +2,12 @@
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytorch_lightning as pl
-import yaml
 
 from lightning_modules.run import identity
-from lightning_modules.run.folder import find_run_folder, read_config, save_config
 from lightning_modules.run.identity import NO_PART_OF_IDENTITY, differences, settings_of
 from lightning_modules.run.settings import Settings, default_config
 
@@ -84,43 +81,6 @@ def test_where_things_lie_is_no_part_of_it() -> None:
     here = Settings("fit", [*BASE, *LR, "--results_dir", "a", "--data.data_dir", "b"]).config
     assert not differences(settings_of(here), settings_of(Settings("fit", [*BASE, *LR]).config))
     assert "data.data_dir" in NO_PART_OF_IDENTITY
-
-
-def test_a_config_saved_before_the_optimiser_could_be_chosen_is_the_same_run(tmp_path: Path) -> None:
-    config = Settings("fit", [*BASE, *LR]).config
-    old = copy.deepcopy(config)
-    del old["model"]["optimizer"]
-    old["model"] |= {"learning_rate": 0.001, "smoothing": 0.99, "epsilon": 1e-8}
-    save_config(tmp_path, old)
-    assert not differences(settings_of(read_config(tmp_path)), settings_of(config))
-
-
-def folder_of(results: Path, *arguments: str) -> str:
-    settings = Settings("fit", [*BASE, *arguments, "--results_dir", str(results)])
-    return str(find_run_folder(settings).relative_to(results / "runs"))
-
-
-def test_folders_are_named_after_the_config_that_the_user_chose(tmp_path: Path) -> None:
-    mine = tmp_path / "slow_average.yaml"
-    baseline = {"class_path": "releg.baselines.RunningAverage", "init_args": {"decay": 0.99}}
-    path = "releg.estimators.likelihood_ratio.LikelihoodRatio"
-    estimator = {"class_path": path, "init_args": {"baselines": [baseline]}}
-    mine.write_text(yaml.safe_dump({"model": {"estimator": estimator}}))
-    for config in ("likelihood_ratio", "likelihood_ratio_plain", "likelihood_ratio_average"):
-        assert folder_of(tmp_path, "--config", f"estimator/{config}.yaml") == f"2-3/{config}/seed0"
-    assert folder_of(tmp_path, "--config", str(mine)) == "2-3/slow_average/seed0"
-    assert folder_of(tmp_path, "--model.estimator", path) == "2-3/likelihood_ratio_plain/seed0"
-    changed = ["--config", "estimator/leave_one_out.yaml", "--model.estimator.init_args.samples", "4"]
-    assert folder_of(tmp_path, *changed) == "2-3/leave_one_out/seed0"  # the name of its class
-
-
-def test_a_run_is_found_under_the_name_that_its_folder_had(tmp_path: Path) -> None:
-    plain = ["--config", "estimator/likelihood_ratio_plain.yaml"]
-    old = tmp_path / "runs" / "2-3" / "likelihood_ratio" / "seed0-2"
-    save_config(old, Settings("fit", [*BASE, *plain]).config)
-    assert folder_of(tmp_path, *plain) == "2-3/likelihood_ratio/seed0-2"
-    assert folder_of(tmp_path, "--config", str(old / "config.yaml")) == "2-3/likelihood_ratio/seed0-2"
-    assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0"
 
 
 def test_defaults_are_those_of_lightning() -> None:

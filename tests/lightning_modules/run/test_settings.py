@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import yaml
 
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.identity import settings_of
 from lightning_modules.run.settings import Settings, build
 from tests.pages import blocks, section
@@ -46,17 +46,6 @@ def test_a_saved_config_builds_the_data_and_a_model_of_their_size() -> None:
     assert module.model.mean.shape == (data.data_size,) == (784,)
 
 
-def test_runs_on_mnist_stay_where_they_were_and_others_have_their_own_folder(tmp_path: Path) -> None:
-    results = ["--results_dir", str(tmp_path)]
-    mnist = Settings("fit", [*LAYERED, *results])
-    fashion = Settings("fit", [*LAYERED, *results, "--config", "data/fashion_mnist.yaml"])
-    place = Path("200-200") / "common_random_numbers" / "seed0"
-    assert find_run_folder(mnist) == tmp_path / "runs" / place
-    assert find_run_folder(fashion) == tmp_path / "runs" / "binarized_fashion_mnist" / place
-    elsewhere = Settings("fit", [*LAYERED, "--config", "data/fashion_mnist.yaml", "--data.data_dir", str(tmp_path)])
-    assert settings_of(elsewhere.config) == settings_of(fashion.config)
-
-
 def test_the_data_set_that_the_page_shows_can_be_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shown,) = blocks(section("data", "A data set of your own"), "python")
     (tmp_path / "my_module.py").write_text(shown)
@@ -64,3 +53,11 @@ def test_the_data_set_that_the_page_shows_can_be_trained_on(tmp_path: Path, monk
     options = ["--data", "my_module.Stripes", "--model.layers", "[3]", "--trainer.max_steps", "2"]
     assert cli.main(["fit", *LAYERED, *options, "--trainer.accelerator", "cpu", "--results_dir", str(tmp_path)]) == 0
     assert (tmp_path / "runs" / "stripes" / "3" / "common_random_numbers" / "seed0" / "result.json").is_file()
+
+
+@pytest.mark.parametrize("data", [[], ["--config", "data/fashion_mnist.yaml"]])
+def test_building_what_a_config_describes_leaves_it_as_it_was(data: list[str], tmp_path: Path) -> None:
+    config = Settings("fit", [*LAYERED, *data]).config
+    before = copy.deepcopy(config)
+    build(config, tmp_path)
+    assert config == before

@@ -1,7 +1,5 @@
 """ARMS: its copula, its expectation by listing all patterns of K samples, and the estimators that it contains."""
 
-import itertools
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,25 +11,8 @@ from releg.estimators.disarm import DisArm
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
 from releg.sbn import SigmoidBeliefNet
+from tests.releg.estimators.patterns import pattern_probabilities
 from tests.releg.helpers import largest_z, random_model, random_x
-
-
-def pattern_probabilities(mean: Tensor, patterns: Tensor) -> Tensor:
-    """P(z_1 ... z_K) of every pattern (R, K), by inclusion and exclusion of P(u_k < m for all k in S).
-
-    That is max(1 - |S| (1 - m^(1/(K-1))), 0)^(K-1) for a point on the simplex; m is the rarer value's probability.
-    """
-    paths = patterns.shape[1]
-    mirrored = mean > 0.5
-    rarer = torch.where(mirrored[:, None], 1 - patterns, patterns)  # (R, K)
-    gap = 1 - torch.minimum(mean, 1 - mean) ** (1 / (paths - 1))
-    total = torch.zeros_like(mean)
-    for subset in itertools.product((0.0, 1.0), repeat=paths):
-        members = torch.tensor(subset, dtype=mean.dtype)
-        holds = (members >= rarer).all(1)  # of supersets of the units that have the rarer value
-        sign = (-1.0) ** (members.sum() - rarer.sum(1))
-        total += torch.where(holds, sign * (1 - members.sum() * gap).clamp(min=0) ** (paths - 1), 0)
-    return total
 
 
 @pytest.mark.parametrize("paths", [2, 3, 5])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
@@ -27,8 +28,11 @@ from releg.kernels.dense import flip_differences
 from releg.kernels.triton import TritonEngine, ops
 from releg.sbn import Path as NetPath
 from releg.sbn import SigmoidBeliefNet
+from releg.weights import load
+from tests.environment import ROOT
 from tests.releg.helpers import random_model, random_x
 
+PUBLISHED = ROOT / "results/weights/200-200/crn.safetensors"
 Check = Callable[[], tuple[float, float]]  # error, and the largest one allowed
 
 
@@ -58,6 +62,15 @@ def against_dense(
     return error(TritonEngine()(model, path, r, entropy), flip_differences(model, path, r, entropy)), 1e-9
 
 
+def random_shapes() -> tuple[float, float]:
+    draw, errors = Random(0), []
+    for _ in range(8):
+        layers = [draw.randint(1, 20) for _ in range(draw.randint(1, 4))]
+        scale, rows, data_size = draw.choice([0.1, 0.5, 1.0, 3.0]), draw.randint(1, 6), draw.randint(1, 40)
+        errors.append(against_dense(layers, scale, rows, draw.random() < 0.5, data_size)[0])
+    return max(errors), 1e-9
+
+
 def tile_of_the_gpu() -> tuple[float, float]:
     """The interpreter has larger tiles, since it pays per program. These are the ones that a GPU works with."""
     kept, ops.TILES, ops.PAIRS = (ops.TILES, ops.PAIRS), ops.GPU_TILES, 1
@@ -74,7 +87,31 @@ def paper_sized(scale: float) -> tuple[float, float]:
     with torch.no_grad():
         for linear in model.linears():
             linear.weight *= scale
-    path, r = simulate(model, 4, 3)
+    return against_cpu_engine(model, *simulate(model, 4, 3))
+
+
+def trained() -> tuple[float, float]:
+    """The same at published weights, those of long training, for images that the model draws itself."""
+    model = load(PUBLISHED)
+    generator = torch.Generator().manual_seed(0)
+    x, found = model.generate(4, generator=generator), None
+    while (
+        found is None
+    ):  # in float32, a logit that passes its threshold by a rounding error may do so in one engine only
+        path = model.infer(x, model.draw_noise(x, generator))
+        found = path if nearest_threshold(model, path) > 1e-5 else None
+    return against_cpu_engine(model, found, [r.detach() for r in model.generative_logits(found.z)])
+
+
+@torch.no_grad()
+def nearest_threshold(model: SigmoidBeliefNet, path: NetPath) -> float:
+    """How close any flip of the first of two layers brings a unit of the second one to its threshold."""
+    _, logits = path.logits
+    moved = (1 - 2 * path.z[0])[..., None] * model.inference[1].weight.T  # (N, H, K)
+    return float((torch.logit(path.noise[1])[:, None] - logits[:, None] - moved).abs().min())
+
+
+def against_cpu_engine(model: SigmoidBeliefNet, path: NetPath, r: list[Tensor]) -> tuple[float, float]:
     return error(TritonEngine()(model, path, r), engine_for("cpu", 256.0, 1)(model, path, r, False)), 1e-4
 
 
@@ -175,10 +212,12 @@ CHECKS: dict[str, Check] = {
     "layers of 257 units": partial(against_dense, [257, 3], 0.1, 2),
     "layers of 257 units below": partial(against_dense, [3, 257, 2], 0.1, 2),
     "one row": partial(against_dense, [9, 8, 7], 1.0, rows=1),
+    "random shapes": random_shapes,
     "many sets": partial(against_dense, [40, 30, 50], 0.3),
     "many sets, entropies": partial(against_dense, [40, 30, 50], 0.3, entropy=True),
     "SBN(200-200), float32": partial(paper_sized, 1.0),
     "SBN(200-200), float32, large weights": partial(paper_sized, 8.0),
+    **({"SBN(200-200), published weights": trained} if PUBLISHED.is_file() else {}),
     "no rows": no_rows,
     "strided tensors": strided_tensors,
     "tile of the gpu": tile_of_the_gpu,

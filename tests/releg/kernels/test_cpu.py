@@ -1,7 +1,6 @@
 """What is particular to the CPU engine: its ranges, its memory of sets, its threads, its cache on disk."""
 
 import copy
-import importlib.util
 import logging
 import os
 import pickle
@@ -11,14 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels.cpu import CpuEngine, entry, layout
+from releg.kernels.cpu import CpuEngine, layout
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
@@ -229,53 +227,6 @@ def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path:
     first, second = (run_python(COMPILING, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert first.stderr.count("releg compiling the CPU kernels for float32") == 1
     assert "compiling" not in second.stderr
-
-
-@pytest.fixture
-def plain_function(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """Loads a function from a file of its own, as a new process would."""
-    monkeypatch.syspath_prepend(tmp_path)
-    file = tmp_path / "plain.py"
-    file.write_text("def plain(address):\n    return None\n")
-
-    def fresh() -> Any:
-        spec = importlib.util.spec_from_file_location("plain", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.plain
-
-    return fresh
-
-
-@pytest.mark.parametrize("damage", [lambda code: b"", lambda code: bytes(len(code)), lambda code: code[:40]])
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_damaged_code_on_disk_is_compiled_again_and_said_once(
-    plain_function: Callable[[], Any],
-    tmp_path: FilePath,
-    damage: Callable[[bytes], bytes],
-    ending: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    entry.compile_kept(plain_function())
-    (file,) = (tmp_path / "__pycache__").glob(f"*.{ending}")
-    file.write_bytes(damage(file.read_bytes()))
-    for _ in range(2):
-        assert entry.compile_kept(plain_function()).address
-    assert [record.getMessage().startswith("compiled code in") for record in caplog.records] == [True]
-    assert entry.compile_kept(plain_function()).cache_hits == 1
-
-
-def test_code_is_not_kept_where_others_can_write(
-    plain_function: Callable[[], Any], tmp_path: FilePath, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "__pycache__"
-    folder.mkdir(mode=0o777, exist_ok=True)
-    folder.chmod(0o777)
-    assert entry.compile_kept(plain_function()).address
-    assert "other users can write to" in caplog.text
-    assert not list(folder.glob("*.nb?"))
 
 
 WITHOUT_NUMBA = """

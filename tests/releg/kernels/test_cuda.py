@@ -1,12 +1,18 @@
 """What only a GPU can show: bash tests/run.sh -m cuda. Skipped where there is none."""
 
+import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from lightning_modules.grid import runs_per_gpu
+from lightning_modules.run.settings import Settings
+from lightning_modules.sbn_module import SBNModule
+from lightning_modules.shipped_estimators import read_estimator
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
@@ -102,19 +108,28 @@ def test_estimators_answer_as_on_the_cpu(name: str) -> None:
     assert error(gradients, expected_gradients) < 1e-9
 
 
-@pytest.mark.parametrize("make", [CommonRandomNumbers, LikelihoodRatio])
-def test_estimate_and_backward_never_wait_for_the_device(make: type) -> None:
-    """The second call: the first one compiles the kernels, and copies a table of layers."""
-    model = random_model(12, [6, 5, 4], 0.7, 3, torch.float32).cuda()
-    estimator = make()
+@pytest.mark.parametrize("name", ["common_random_numbers", "likelihood_ratio"])
+def test_a_training_step_never_waits_for_the_device(name: str) -> None:
+    """The second and the third: the first one compiles the kernels, and copies a table of layers."""
+    module = SBNModule([6, 5, 4], read_estimator(name), 12).cuda()
+    optimizer = module.build_optimizer()
     x = random_x(4, 12, 2, torch.float32).cuda()
-    noise = model.draw_noise(x)
-    estimator.estimate(model, x, noise).surrogate.sum().backward()
-    torch.cuda.set_sync_debug_mode("error")
     try:
-        estimator.estimate(model, x, noise).surrogate.sum().backward()
+        for _ in range(3):
+            loss, _ = module.loss_of(x, module.estimator.draw_noise(module.model, x))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            torch.cuda.set_sync_debug_mode("error")
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_tensors_on_another_gpu_than_the_current_one() -> None:
+    model = random_model(20, [40, 30, 50], 1.0, 1).to("cuda:1")
+    path, r = simulate(model, 3, 1)
+    assert error(TritonEngine()(model, path, r), flip_differences(model, path, r)) < 1e-9
 
 
 @pytest.mark.parametrize("estimator", ["common_random_numbers", "likelihood_ratio"])
@@ -139,6 +154,40 @@ def test_two_gpus_train_together(tmp_path: Path) -> None:
     command = ["fit", *TINY, "--config", "estimator/common_random_numbers.yaml", *two, "--results_dir", str(tmp_path)]
     ended = releg(*command)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("estimator", ["common_random_numbers", "likelihood_ratio"])
+def test_a_run_needs_no_more_memory_than_the_grid_counts(
+    estimator: str, tmp_path: Path, lines_at_end: list[str]
+) -> None:
+    """Nothing else may use the GPU meanwhile."""
+    command = [*TINY, "--model.layers", "[200,200]", "--config", f"estimator/{estimator}.yaml", *ON_CUDA]
+    command += ["--results_dir", str(tmp_path)]
+    torch.cuda.empty_cache()
+    before = least = torch.cuda.mem_get_info()[0]
+    process = subprocess.Popen(releg_command("fit", *command), cwd=ROOT, env=ENVIRONMENT)
+    while process.poll() is None:
+        least = min(least, torch.cuda.mem_get_info()[0])
+        time.sleep(0.05)
+    assert process.returncode == 0
+    taken, counted = (before - least) / runs_per_gpu.MIB, runs_per_gpu.mib_of(Settings("fit", command).config)
+    lines_at_end.append(f"{torch.cuda.get_device_name()}: a run with {estimator} took {taken:.0f} of {counted} MiB")
+    assert 0 < taken <= counted
+
+
+def test_releg_bench_measures_on_the_gpu(tmp_path: Path, lines_at_end: list[str]) -> None:
+    command = ["bench", "--device", "cuda", "--quick", "--architectures", "200-200", "--train-steps", "20"]
+    command += ["--units", "50", "--depths", "1", "--overhead-steps", "20", "--output", str(tmp_path)]
+    ended = releg(*command)
+    assert ended.returncode == 0, ended.stderr
+    rows = json.loads((tmp_path / "bench.json").read_text())
+    assert {row["estimator"] for row in rows} == {"lr", "crn_triton", "crn_batched", "crn_dense"}
+    assert {row["via"] for row in rows if row["estimator"] in ("lr", "crn_triton")} == {"bare", "trainer"}
+    assert all(row["ms_per_step"] > 0 for row in rows)
+    assert all(row["peak_mib"] > 0 for row in rows if row["via"] == "bare")
+    page = (tmp_path / "bench.md").read_text()
+    assert torch.cuda.get_device_name() in page
+    lines_at_end += page.splitlines()
 
 
 @pytest.mark.parametrize("layers", [[200, 200], [256, 128, 64, 32]])

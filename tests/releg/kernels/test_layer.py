@@ -62,6 +62,36 @@ def test_within_a_graph_and_in_float64_the_reference_is_used() -> None:
     assert torch.equal(wide, bernoulli.log_prob(logits.double(), z.double()).sum(-1))
 
 
+@pytest.mark.parametrize("scale", [0.01, 1.0, 40.0])
+def test_samples_are_those_of_the_reference_and_scored_like_given_ones(scale: float) -> None:
+    logits, _ = logits_and_z(scale)
+    noise = torch.rand(logits.shape, generator=torch.Generator().manual_seed(1))
+    sampled = layer.sample_and_score(logits, noise)
+    unclear = (noise - torch.sigmoid(logits.double())).abs() < 1e-7  # there a rounding decides
+    assert torch.equal(sampled.z[~unclear], bernoulli.sample(logits, noise)[~unclear])
+    log_prob, score = layer.log_prob_and_score(logits, sampled.z)
+    torch.testing.assert_close(sampled.log_prob, log_prob, rtol=1e-7, atol=0)
+    assert torch.equal(sampled.score, score)
+    slopes = bernoulli.variance(logits.double().clamp(-86, 86))
+    torch.testing.assert_close(sampled.slope.double(), slopes, rtol=1e-6, atol=1e-37)
+    assert all(torch.equal(*pair) for pair in zip(layer.sample_and_log_prob(logits, noise), sampled[:2], strict=True))
+
+
+def test_noise_of_zero_turns_on_what_has_a_chance() -> None:
+    logits = torch.tensor([[-200.0, -105.0, -89.0, -88.0, 0.0, torch.inf, -torch.inf]])
+    zeros = torch.zeros_like(logits)
+    assert torch.equal(layer.sample_and_score(logits, zeros).z, bernoulli.sample(logits, zeros))
+
+
+def test_within_a_graph_and_in_float64_samples_are_the_references() -> None:
+    logits, noise = logits_and_z(1.0)
+    for a in (logits.double(), logits.clone().requires_grad_()):
+        sampled = layer.sample_and_score(a, noise.to(a.dtype))
+        assert torch.equal(sampled.z, bernoulli.sample(a, noise.to(a.dtype)))
+        assert torch.equal(sampled.slope, bernoulli.variance(a.detach()))
+        assert sampled.log_prob.requires_grad == a.requires_grad
+
+
 def test_the_number_of_threads_changes_nothing() -> None:
     logits, z = logits_and_z(1.0, (100, 784))
     alone = layer.log_prob_and_score(logits, z)

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts.simulation import simulate
-from releg.kernels.triton.memory import Peak, bytes_of_a_step
+from releg.kernels import AutoEngine, engine_for
+from releg.kernels.batched import BatchedEngine
+from releg.kernels.triton import TritonEngine
+from releg.measure.cuda.fake import FakeTensors, move_to_cuda
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.estimators.cases import CASES
-from tests.releg.kernels.fake_cuda import fake_cuda, move
+from tests.releg.helpers import random_model, random_x
+from tests.releg.kernels.fake_cuda import fake_cuda
 
 LAYERS = [6, 5, 4]
 ROWS = 4
@@ -44,14 +47,15 @@ def estimated(estimator: Estimator) -> tuple[Estimate, Counter[str]]:
     model = SigmoidBeliefNet(12, LAYERS)
     estimator.attach(model)
     with fake_cuda() as waits:
-        move(model)
-        move(estimator)
+        move_to_cuda(model)
+        move_to_cuda(estimator)
         x = torch.empty(ROWS, 12, device="cuda")
         noise = estimator.draw_noise(model, x)
         answer = estimator.estimate(model, x.repeat_interleave(estimator.samples, dim=0), noise)
     return answer, waits.counts
 
 
+@pytest.mark.long  # test_cuda_step.py takes whole steps with the shipped ones
 @pytest.mark.parametrize("name", CASES)
 def test_estimators_answer_on_cuda_and_wait_for_it_only_where_it_is_known(name: str) -> None:
     answer, waits = estimated(CASES[name].make())
@@ -66,7 +70,7 @@ def test_estimators_answer_on_cuda_and_wait_for_it_only_where_it_is_known(name: 
 def test_common_random_numbers_never_wait_on_cuda(layers: list[int], entropy: bool) -> None:
     model = SigmoidBeliefNet(12, layers)
     with fake_cuda() as waits:
-        move(model)
+        move_to_cuda(model)
         x = torch.empty(ROWS, 12, device="cuda")
         answer = CommonRandomNumbers(entropy=entropy).estimate(model, x, model.draw_noise(x))
     assert [gradient.shape for gradient in answer.logit_grads or []] == [(ROWS, size) for size in layers]
@@ -137,17 +141,24 @@ def test_a_constant_on_the_cpu_in_the_triton_engine_is_noticed(monkeypatch: pyte
         estimated(CommonRandomNumbers(engine="triton"))
 
 
-def test_memory_is_counted_at_its_peak() -> None:
-    with FakeTensorMode(), Peak() as peak:
-        first = torch.empty(1000, dtype=torch.float32, device="cuda")
-        first = first + 1  # both are alive until the name is taken over
-        first = first.view(10, 100)  # shares its memory
-        del first
-        torch.empty(100, dtype=torch.float64, device="cuda")
-    assert peak.bytes == 8000
+def test_cpu_tensors_are_refused_outside_the_interpreter() -> None:
+    model, x = random_model(5, [4, 3]), random_x(2, 5)
+    path = model.infer(x, model.draw_noise(x))
+    with pytest.raises(ValueError, match="expected a CUDA device; use engine='auto', or, for tests on a CPU, start"):
+        TritonEngine()(model, path, model.generative_logits(path.z))
 
 
-def test_the_engine_has_no_array_of_rows_times_units_times_width() -> None:
-    """Ten times the rows: much less than one (rows, units, 784) array more."""
-    few, many = (bytes_of_a_step(784, (200, 200), rows) for rows in (100, 1000))
-    assert 0 < many - few < 900 * 200 * 784 * 4 / 10
+def test_auto_takes_triton_for_cuda_tensors_and_batched_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_for("auto", 256.0, None)
+    assert isinstance(engine, AutoEngine)
+    with FakeTensors():
+        for dtype, expected in [
+            (torch.float32, TritonEngine),
+            (torch.float64, TritonEngine),
+            (torch.half, BatchedEngine),
+        ]:
+            assert isinstance(engine.choose(torch.zeros(1, dtype=dtype, device="cuda")), expected)
+        monkeypatch.setattr("releg.kernels.has_triton", lambda: False)
+        assert isinstance(engine.choose(torch.zeros(1, device="cuda")), BatchedEngine)
+        with pytest.raises(ImportError, match="engine 'triton' needs triton, which is not installed"):
+            engine_for("triton", 256.0, None)

@@ -14,8 +14,9 @@ from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.parts.signals import layer_signals
 from releg.kernels.dense import flip_differences
 from releg.measure import variance
+from releg.measure.collected import GradientVariances
 from releg.measure.moments import RunningMoments
-from releg.measure.variance import GradientVariances, centred_targets, mean_gradients, measure
+from releg.measure.variance import centred_targets, mean_gradients, measure
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.helpers import largest_z, random_model, random_x
 

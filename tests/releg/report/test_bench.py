@@ -171,3 +171,21 @@ def test_missing_and_damaged_numbers_are_told_in_one_sentence(tmp_path: Path) ->
         ):
             bench.write_bench(tmp_path)
         (tmp_path / bench.ROWS).write_text("[{")
+
+
+def test_a_page_of_a_gpu_names_it_and_its_engine() -> None:
+    def renamed(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"estimator": row["estimator"].replace("_cpu", "_triton"), "ms_parts": {}}
+
+    on_cuda, told = [renamed(row) for row in [*rows(), *floor_rows()]], studies()
+    told["run"]["gpu"] = "some GPU"
+    for study in ("scaling", "exponents", "overhead"):
+        told[study] = [renamed(row) for row in told[study]]
+    page = bench.markdown(on_cuda, told)
+    assert "some processor, 2 cores, some GPU, Linux" in page
+    assert "A CRN step with the triton engine costs" in page
+    assert "initial weights, triton engine)" in page
+    assert "| CRN, triton engine |" in page
+    assert "## Against the floor" in page
+    assert "cpu kernel" not in page
+    assert "Where the time goes" not in page  # its parts are not known there

@@ -1,9 +1,11 @@
 """Figure 1, the ratios behind it and results/README.md from made-up curves."""
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -11,7 +13,17 @@ from matplotlib.text import Text
 
 from releg.report.all import write_all
 from releg.report.figure1 import draw, write_figure1
-from releg.report.figure1_data import Point, from_csv, gather
+from releg.report.figure1_data import (
+    Point,
+    all_points,
+    amount,
+    as_csv,
+    at_shared_weights,
+    from_csv,
+    gather,
+    variance_file,
+)
+from releg.report.formats import VARIANCES, read_variances
 from releg.report.runs import read_manifest
 from releg.report.variance import number, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results
@@ -57,6 +69,13 @@ def test_a_clone_without_the_runs_draws_the_figure_from_its_csv(results: Path) -
     assert [path.read_bytes() for path in write_figure1(results)] == before
 
 
+def test_the_curve_of_a_run_that_was_trained_elsewhere_stays(results: Path) -> None:
+    before = all_points(results)
+    (results / "figure1.csv").write_text(as_csv(before))
+    shutil.rmtree(next(run.folder for run in read_manifest(results).runs if run.estimator == "lr"))
+    assert set(all_points(results)) == set(before)
+
+
 def test_without_a_run_of_the_architecture_no_old_figure_stays(results: Path) -> None:
     write_all(results)
     assert (results / "figure1.png").is_file()
@@ -94,6 +113,47 @@ def test_no_text_overlaps_another_or_leaves_the_picture(tmp_path: Path, seeds: i
         assert box.y1 <= height, text
         for other, other_box in boxes[:position]:
             assert not box.overlaps(other_box), (text, other)
+
+
+def test_the_figure_shows_the_total_variance_of_both_estimators_at_the_weights_of_one_run(results: Path) -> None:
+    points = gather_from(results)
+    lr, crn = (draw(points, "").axes[1].get_lines()[first] for first in (0, 4))  # layer 1
+    for line, estimator in ((lr, "lr"), (crn, "crn")):
+        key = ("total", "lr", estimator, 1)
+        shown = [p.value for p in points if (p.quantity, p.trained_with, p.estimator, p.layer) == key]
+        assert np.asarray(line.get_ydata()) == pytest.approx(shown)
+
+
+def test_variances_at_the_published_weights_take_the_place_of_the_last_ones_of_their_run(results: Path) -> None:
+    before = all_points(results)
+    last = [row for row in read_variances(variance_rows_of(results, "lr")) if row["step"] == "10000"]
+    path = variance_file(results, "lr")
+    path.parent.mkdir(parents=True)
+    lines = [",".join(VARIANCES), *(",".join((row | {"step": "9500", "num_images": "50000"}).values()) for row in last)]
+    path.write_text("\n".join(lines) + "\n")
+    for _ in range(2):  # the second time figure1.csv has them already
+        points = all_points(results)
+        assert len(points) == len(before)
+        shared = at_shared_weights(points)
+        assert max(point.step for point in shared) == 9500
+        assert amount(shared).startswith("1,000 samples for each of 50,000 training images at the last step")
+        (results / "figure1.csv").write_text(as_csv(points))
+    (page,) = write_variance(results)
+    assert "After 9,500 steps" in page.read_text()
+
+
+def variance_rows_of(results: Path, estimator: str) -> Path:
+    return next(r.folder for r in read_manifest(results).runs if r.estimator == estimator) / "grad_variance.csv"
+
+
+def test_the_amount_names_the_last_step_where_it_has_more_images(results: Path) -> None:
+    points = at_shared_weights(gather_from(results))
+    assert amount(points) == "1,000 samples for each of 100 training images"
+    more = [point._replace(num_images=50_000) if point.step == 10_000 else point for point in points]
+    assert amount(more) == (
+        "1,000 samples for each of 50,000 training images at the last step, "
+        "1,000 samples for each of 100 training images before"
+    )
 
 
 def grey(colour: Any) -> float:
@@ -143,12 +203,14 @@ def test_the_ratio_is_taken_at_the_weights_of_the_lr_run(results: Path) -> None:
     write_figure1(results)
     (path,) = write_variance(results)
     points = [point for point in from_csv(results / "figure1.csv") if point.trained_with == "lr"]
-    top, bottom = number(points, "lr", "within", 2, 10_000), number(points, "crn", "within", 2, 10_000)
+    top, bottom = number(points, "lr", "total", 2, 10_000), number(points, "crn", "total", 2, 10_000)
     value, error = ratio(top, bottom)
-    assert value == pytest.approx(1000.0 * 2 * 10_000)
+    assert value == pytest.approx(1000.0 * 2 * 10_000 * 1.1 / 1.5)
     assert error == pytest.approx(value * 0.02**0.5)
     text = path.read_text()
-    assert "(2.00 ± 0.28) × 10⁷" in text
+    assert "at the weights of the LR run" in text
+    assert "(1.47 ± 0.21) × 10⁷" in text
+    assert "(2.00 ± 0.28) × 10⁷" in text  # within an image
     assert "(6.00 ± 0.85) × 10⁷" in text  # the exact one is three times the sampled one
     assert "not converged" in text
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lightning_modules.shipped_estimators import SHIPPED, shipped_names
+from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, shipped_names
 from releg.report.extended import MANIFEST, write_extended
 from releg.report.formats import METRICS
 from releg.report.race import Point, seconds_to, value_at
@@ -164,7 +164,7 @@ def test_names_keep_their_distance_and_their_order() -> None:
 
 def test_all_shipped_estimators_fit_into_the_figure(tmp_path: Path) -> None:
     names = ["lr", "crn", *(n for n in shipped_names() if n not in ("likelihood_ratio", "common_random_numbers"))]
-    assert len(names) == len(list(SHIPPED.glob("*.yaml")))
+    assert len(names) == len(list(ESTIMATOR_CONFIGS.glob("*.yaml")))
     runs = [entry(name, 0) for name in names]
     for number, run in enumerate(runs):
         write_run(tmp_path, run, -100.0 - 2 * number, 5.0 + 3 * number)

@@ -90,6 +90,17 @@ def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -
     assert "published" not in write_table1(write_results(tmp_path / "elsewhere", BOTH))
 
 
+def test_the_published_table_also_shows_the_cells_that_were_trained_for_longer(tmp_path: Path) -> None:
+    write_table1(write_results(tmp_path, BOTH))
+    assert "Trained for longer" not in summary(tmp_path)
+    write_table1(write_results(tmp_path / "converged", [entry("200-200", "lr", 0, 98.5, 1_000_000)]))
+    text = write_table1(tmp_path)
+    assert "Trained for longer:" in text
+    assert "| 200-200 | LR | 98.50 | 98.86 | -0.36 | 96.50 | 1,000,000 |" in text
+    assert "Budget converged: 1,000,000 steps per run" in text
+    assert "| 200-200 | LR | 1,000,000 | 98.50 | 98.86 | -0.36 |" in summary(tmp_path)
+
+
 def test_rows_stand_in_the_papers_order_and_runs_of_other_estimators_are_left_out(tmp_path: Path) -> None:
     other = entry("200-200", "lr", 0, 50.0)
     other["config"]["model.estimator.class_path"] = "somewhere.MuProp"
@@ -114,12 +125,13 @@ def test_an_architecture_that_the_paper_lacks_comes_last_without_a_number_of_the
     )
     assert r"50-10 & LR & 130.00 &  &  & 128.00 & 10,000 &" in (tmp_path / "table1.tex").read_text()
     assert [row["paper"] for row in json.loads((tmp_path / "table1.json").read_text())] == [98.86, 98.28, None, None]
-    assert "| 50-10 | 130.00 | 120.00 | 10.00 |  |  |  |" in summary(tmp_path)
+    assert "| 50-10 | 130.00 | 120.00 |  |  |  |  |" in summary(tmp_path)
 
 
 def test_the_short_table_leaves_the_cell_of_an_estimator_without_runs_empty(tmp_path: Path) -> None:
     write_table1(write_results(tmp_path, [BOTH[2]]))
-    assert "| 200-200 |  | 108.50 |  |  | 98.28 |  |" in summary(tmp_path)
+    assert "| 200-200 |  | 108.50 | 98.86 | 98.28 |  | +10.22 |" in summary(tmp_path)
+    assert "| 32-64-128-256 |  |  | 94.73 | 92.79 |  |  |" in summary(tmp_path)
 
 
 def test_another_data_set_stands_in_the_title_and_is_not_compared_with_the_paper(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""The local launcher: runs the grid on this machine, one process per run; none outlives the launcher."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from lightning_modules.grid import process, runs_per_gpu
+from lightning_modules.grid.jobs import Ended, Job, OnUpdate, judge
+from lightning_modules.grid.plan import RunStatus
+from releg.machine import cores
+
+BYTES_PER_JOB = 2 * 1024**3  # a run takes one GiB, the rest is for the system
+
+
+@dataclass(kw_only=True)
+class LocalJob(Job):
+    """A run and its process."""
+
+    process: subprocess.Popen[bytes]
+    gpu: str | None = None  # the one that it has to itself or shares
+
+
+def default_jobs(runs: int) -> int:
+    """One job per core if there is enough memory: steps this small gain little from a second thread.
+
+    On a GPU, one job at a time: `--jobs` asks for more.
+    """
+    if torch.cuda.is_available():
+        return 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(runs, cores(), memory // BYTES_PER_JOB))
+
+
+def threads_per_job(jobs: int) -> int:
+    """Cores divided by jobs, or what the user's environment says."""
+    return threads_asked_for() or max(1, cores() // jobs)
+
+
+def threads_asked_for() -> int | None:
+    """The number of threads in the user's environment, if there is one."""
+    asked = os.environ.get(process.THREAD_VARIABLES[0], "")
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+
+
+def run_all(waiting: Sequence[RunStatus], jobs: int, keep_open: int, on_update: OnUpdate) -> None:
+    """Make all runs, `jobs` at a time, each in a process of its own; one that fails does not stop the others.
+
+    Args:
+        waiting: the runs, in their order.
+        jobs: how many at a time.
+        keep_open: a file descriptor that the processes inherit: a lock on it is held until the last one is gone.
+        on_update: called a few times a second.
+    """
+    queue = list(waiting)
+    gpus = runs_per_gpu.identifiers() if any(runs_per_gpu.takes_gpu(each.config) for each in waiting) else []
+    with _running() as running:
+        while queue or running:
+            ended = [_end(job) for job in running if job.process.poll() is not None]
+            running[:] = [job for job in running if job.process.returncode is None]
+            while queue and len(running) < jobs:
+                status = queue.pop(0)
+                try:
+                    where = runs_per_gpu.least_busy(gpus, (job.gpu for job in running))
+                    running.append(_start(status, threads_per_job(jobs), keep_open, where))
+                except OSError as error:
+                    ended.append(Ended(status, 0.0, f"could not be started: {error}"))
+            on_update(list(running), ended)
+            time.sleep(process.SECONDS_BETWEEN_CHECKS)
+
+
+@contextmanager
+def _running() -> Iterator[list[LocalJob]]:
+    """The list of running jobs. However the loop ends, they are stopped and waited for."""
+    running: list[LocalJob] = []
+    try:
+        yield running
+    finally:
+        process.stop([job.process for job in running])
+        for job in running:
+            process.remove_progress(job.status.folder)
+
+
+def _start(status: RunStatus, threads: int, keep_open: int, where: str | None) -> LocalJob:
+    started = process.start(status.folder, str(status.run), status.run.arguments, threads, [keep_open], where)
+    return LocalJob(status, process=started, gpu=where)
+
+
+def _end(job: LocalJob) -> Ended:
+    process.remove_progress(job.status.folder)
+    return judge(job, job.process.returncode)

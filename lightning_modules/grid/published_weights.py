@@ -1,0 +1,121 @@
+"""results/weights/<architecture>/<lr|crn>.safetensors: the best model of each cell of Table 1, and how it was made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from releg.architecture import architecture_name
+from releg.report.figure1_data import variance_file
+from releg.report.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, WEIGHTS
+from releg.weights import load, load_weights, save_model
+
+
+class Cell(NamedTuple):
+    """One file: where it is, and the cell of Table 1 that it belongs to."""
+
+    path: Path
+    architecture: str
+    estimator: str  # lr or crn
+
+    def __str__(self) -> str:
+        return f"SBN({self.architecture}) {self.estimator}"
+
+
+def cell_at(results: Path, architecture: str, estimator: str) -> Cell:
+    """The cell's file, whether it exists or not."""
+    return Cell(results / WEIGHTS / architecture / f"{estimator}.safetensors", architecture, estimator)
+
+
+def published(results: Path) -> Iterator[Cell]:
+    """All cells whose weights are there, in the order of their names."""
+    for path in sorted((results / WEIGHTS).glob("*/*.safetensors")):
+        yield Cell(path, path.parent.name, path.stem)
+
+
+def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | None = None) -> list[Cell]:
+    """Keep the best model of each cell, by its validation bound, among finished runs; returns the cells written.
+
+    Args:
+        results: the folder that holds weights/.
+        entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. A run whose
+            folder is elsewhere has its file already, or none.
+        runs: the folder of the manifest, if it is another one: that of a longer budget. Then a file that is there stays
+            unless the run is better.
+    """
+    best: dict[Cell, Mapping[str, Any]] = {}
+    for entry in entries:
+        cell = cell_at(results, architecture_name(entry["config"]["model.layers"]), entry["estimator"])
+        if cell not in best or entry["result"]["val/elbo"] > best[cell]["result"]["val/elbo"]:
+            best[cell] = entry
+    written = []
+    for cell, entry in best.items():
+        checkpoint = (runs or results) / entry["folder"] / "best.ckpt"
+        if not checkpoint.is_file() or (runs and cell.path.is_file() and not _is_better(entry, cell)):
+            continue
+        if cell.path.is_file() and _describes(cell, entry):
+            continue
+        cell.path.parent.mkdir(parents=True, exist_ok=True)
+        save_model(cell.path, load(checkpoint), describe(cell, entry))
+        if cell.architecture == FIGURE1_ARCHITECTURE:
+            variance_file(results, cell.estimator).unlink(missing_ok=True)  # that of other weights
+        written.append(cell)
+    return written
+
+
+def _is_better(entry: Mapping[str, Any], cell: Cell) -> bool:
+    return bool(entry["result"]["val/elbo"] > float(read_description(cell)["val/elbo"]))
+
+
+def _describes(cell: Cell, entry: Mapping[str, Any]) -> bool:
+    """Whether the cell's file is that of this run already."""
+    return describe(cell, entry).items() <= read_description(cell).items()
+
+
+def measure_variance(results: Path, jobs: int) -> None:
+    """Measure Figure 1's gradient variances at the published weights of LR, on all training images, if need be.
+
+    In a process of its own, which continues an interrupted measurement.
+    """
+    cell = cell_at(results, FIGURE1_ARCHITECTURE, "lr")
+    output = variance_file(results, cell.estimator)
+    if not cell.path.is_file() or output.is_file():
+        return
+    print(f"measuring the gradient variance of {cell} on {FIGURE1_IMAGES:,} images", file=sys.stderr, flush=True)
+    words = [
+        "--ckpt",
+        str(cell.path),
+        "--num-images",
+        str(FIGURE1_IMAGES),
+        "--jobs",
+        str(jobs),
+        "--output",
+        str(output),
+    ]
+    subprocess.run([sys.executable, "-m", "lightning_modules.cli", "variance", *words], check=True, stdout=sys.stderr)
+
+
+def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:
+    """What the file says of itself: everything that its number in Table 1 depends on."""
+    result, provenance = entry["result"], entry["provenance"][-1]
+    return {
+        "estimator": cell.estimator,
+        "test/elbo": repr(result["test/elbo"]),
+        "test_samples": str(entry["config"]["model.test_samples"]),
+        "val/elbo": repr(result["val/elbo"]),
+        "steps": str(result["steps"]),
+        "best_step": str(result["best_step"]),
+        "seed": str(entry["config"]["seed_everything"]),
+        "commit": provenance["commit"],
+        "data_sha256": provenance["data_sha256"],
+        "settings": json.dumps(entry["config"], sort_keys=True),
+    }
+
+
+def read_description(cell: Cell) -> dict[str, str]:
+    """What the file says of itself; ValueError if the file is damaged."""
+    return load_weights(cell.path)[1]

@@ -1,0 +1,125 @@
+"""python -m lightning_modules.grid.trials [--jobs N]: the trials behind the learning rate of the budgets.
+
+Short runs of SBN(200-200) with every peak rate and shape, for LR and for CRN; then longer ones with the best recipe of
+each; last a cell of the published table on fixed bits. Only validation bounds are compared. Writes
+results/recipe/trials.json and results/recipe.md; the same command continues after an interruption.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lightning_modules import CONFIGS
+from lightning_modules.grid import local_launcher
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, RESULTS
+from lightning_modules.grid.plan import GridRun, RunStatus, status_of
+from lightning_modules.grid.reproduce import make_locally
+from lightning_modules.run.lock import locked
+from lightning_modules.run.provenance import read_provenance
+from releg.files import write_atomically
+from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
+from releg.report.recipe import FILE, best_recipes, write_recipe
+
+RATES = (0.001, 0.003, 0.01)
+SHAPES = ("linear", "cosine", "hold_then_linear")
+SHORT, LONG = 10_000, 50_000
+
+
+class Trial(NamedTuple):
+    """One run."""
+
+    estimator: str  # lr or crn
+    rate: float
+    shape: str  # a file of configs/schedule, or constant
+    steps: int
+    binarization: str = "dynamic"
+
+    def run(self, results: Path) -> GridRun:
+        """The run of the grid that it is."""
+        overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[EXTENDED_ARCHITECTURE]}"]
+        overlays += [f"estimator/{ESTIMATOR_OVERLAYS[self.estimator]}"]
+        if self.shape != "constant":
+            overlays.append(f"schedule/{self.shape}.yaml")
+        words = [word for overlay in overlays for word in ("--config", str(CONFIGS / overlay))]
+        words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
+        words += ["--trainer.val_check_interval", str(self.steps // 20), "--model.val_samples", "5"]
+        words += ["--data.binarization", self.binarization, "--results_dir", str(results)]
+        name = f"{self.estimator}, {self.rate} {self.shape}, {self.binarization} bits, {self.steps:,} steps"
+        return GridRun(EXTENDED_ARCHITECTURE, name, 0, tuple(words))
+
+
+def short_trials() -> Iterator[Trial]:
+    """Every peak rate and shape; and the paper's rate, constant."""
+    for estimator in ESTIMATOR_OVERLAYS:
+        yield Trial(estimator, 0.001, "constant", SHORT)
+        for rate in RATES:
+            yield from (Trial(estimator, rate, shape, SHORT) for shape in SHAPES)
+
+
+def long_trials(short: Sequence[dict[str, Any]]) -> Iterator[Trial]:
+    """The best recipe of each estimator, for both of them."""
+    for rate, shape in dict.fromkeys(best_recipes(short).values()):
+        yield from (Trial(estimator, rate, shape, LONG) for estimator in ESTIMATOR_OVERLAYS)
+
+
+def fixed_bits() -> Iterator[Trial]:
+    """A cell of the published table on fixed training bits; the table has it on redrawn ones."""
+    yield Trial("crn", 0.003, "linear", BUDGETS[PUBLISHED_BUDGET], "fixed")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make all trials, stage by stage. Returns 0, or 1 if a run failed."""
+    started = time.monotonic()
+    parser = argparse.ArgumentParser("python -m lightning_modules.grid.trials", description=__doc__)
+    parser.add_argument(
+        "--jobs", type=int, default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
+    options = parser.parse_args(arguments)
+    folder = options.results / "recipe"
+    folder.mkdir(parents=True, exist_ok=True)
+    entries: list[dict[str, Any]] = []
+    stages: list[Callable[[], Iterator[Trial]]] = [short_trials, lambda: long_trials(entries), fixed_bits]
+    with locked(folder) as lock:
+        for stage in stages:
+            made, problems = _make(list(stage()), folder, options.jobs, lock, time.monotonic() - started)
+            entries.extend(made)
+            write_atomically(options.results / FILE, json.dumps(entries, indent=1) + "\n")
+            write_recipe(options.results)
+            if problems:
+                print("\n".join(f"trials: {run} failed: {why}" for run, why in problems.items()), file=sys.stderr)
+                return 1
+    return 0
+
+
+def _make(
+    trials: list[Trial], folder: Path, jobs: int, lock: int, start: float
+) -> tuple[list[dict[str, Any]], dict[GridRun, str]]:
+    """The entries of the finished trials, after those that were missing have been made."""
+    statuses = [status_of(trial.run(folder)) for trial in trials]
+    waiting = [status for status in statuses if status.result is None]
+    title = f"{len(waiting)} trials to make, {len(statuses) - len(waiting)} there already"
+    problems = make_locally(waiting, len(statuses) - len(waiting), jobs, lock, title, start) if waiting else {}
+    finished = [(trial, status_of(trial.run(folder))) for trial in trials]
+    return [_entry(trial, status) for trial, status in finished if status.result is not None], problems
+
+
+def _entry(trial: Trial, status: RunStatus) -> dict[str, Any]:
+    assert status.result is not None
+    return {
+        **trial._asdict(),
+        "val/elbo": status.result["val/elbo"],
+        "best_step": status.result["best_step"],
+        "minutes": round(status.result["training_seconds"] / 60, 1),
+        "commit": read_provenance(status.folder)[-1]["commit"],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What data sets of binary images share: archives, bits and batches."""

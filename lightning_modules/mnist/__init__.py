@@ -1,1 +1,0 @@
-"""Binarised MNIST, from its archives to batches."""

@@ -1,0 +1,64 @@
+"""What stands for d z / d logits where z is one-hot: the straight-through family for categorical variables.
+
+Each function answers a vector in place of z, (..., states), of which only the derivative by the logits counts. `slopes`
+has the same for binary z. The mean is softmax(logits); q = (mean + z) / 2 lies halfway from it to the sample.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from releg.estimators.parts.relaxation import categorical_concrete
+
+
+def perturbed_given(logits: Tensor, z: Tensor, noise: Tensor) -> Tensor:
+    """logits + Gumbel noise, given that the largest is that of z; noise (M, *shape of logits) is uniform.
+
+    With E_k exponential and Z = sum of exp(logits), the largest is -log(E_z / Z), and another
+    -log(E_k / exp(logits_k) + E_z / Z) (Paulus et al. 2021, section 3).
+    """
+    log_e = (-noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).log()
+    largest = (log_e * z).sum(-1, keepdim=True) - logits.logsumexp(-1, keepdim=True)
+    return -torch.where(z == 1, largest, torch.logaddexp(log_e - logits, largest))
+
+
+def categorical_rao(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """The mean of softmax((logits + Gumbel noise) / temperature) over M draws of the noise given the sample z."""
+    perturbed = perturbed_given(logits.detach(), z, noise)
+    return torch.softmax((perturbed + (logits - logits.detach())) / temperature, -1).mean(0)
+
+
+def halfway(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor:
+    """Logits with the derivative of `logits` and softmax q, the mean in q being softmax(logits / temperature)."""
+    q = (torch.softmax(logits.detach() / temperature, -1) + z) / 2
+    return q.clamp(min=torch.finfo(q.dtype).tiny).log() + (logits - logits.detach())
+
+
+def categorical_reinmax(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor:
+    """2 q - mean / 2, q as a function of the logits (Liu et al. 2023, algorithm 2)."""
+    return 2 * torch.softmax(halfway(logits, z, temperature), -1) - torch.softmax(logits, -1) / 2
+
+
+def categorical_reinmax_variant(logits: Tensor, z: Tensor, noise: Tensor, temperature: float, control: float) -> Tensor:
+    """ReinMax without noise, else ReinMax-Rao, or ReinMax-CV with a control other than 0."""
+    if len(noise) == 0:
+        return categorical_reinmax(logits, z, temperature)
+    if not control:
+        return categorical_reinmax_rao(logits, z, noise, temperature)
+    return categorical_reinmax_control(logits, z, noise, temperature, control)
+
+
+def categorical_reinmax_rao(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """The same with categorical_rao at the logits of q in place of q."""
+    return 2 * categorical_rao(halfway(logits, z), z, noise, temperature) - torch.softmax(logits, -1) / 2
+
+
+def categorical_reinmax_control(logits: Tensor, z: Tensor, noise: Tensor, temperature: float, scale: float) -> Tensor:
+    """categorical_reinmax + scale (categorical_rao - a concrete variable drawn afresh), both at the logits of q.
+
+    noise (1 + M, *shape of logits): of the concrete variable, then of categorical_rao.
+    """
+    middle = halfway(logits, z)
+    fresh = categorical_concrete(middle, noise[0], temperature)
+    return categorical_reinmax(logits, z) + scale * (categorical_rao(middle, z, noise[1:], temperature) - fresh)

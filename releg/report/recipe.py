@@ -1,0 +1,100 @@
+"""recipe.md: the trials behind the learning rate of the budgets, by validation bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from releg.files import write_atomically
+from releg.report.formats import readable
+from releg.report.names import ESTIMATORS, EXTENDED_ARCHITECTURE, label_of
+from releg.report.runs import read_manifest
+from releg.report.tables import table
+
+FILE = "recipe/trials.json"
+PAGE = "recipe.md"
+SHAPES = {"constant": "constant", "linear": "linear", "cosine": "cosine", "hold_then_linear": "hold, then linear"}
+SCHEDULES = {"LinearDecay": "linear", "CosineDecay": "cosine", "HoldThenLinearDecay": "hold_then_linear"}
+Entry = dict[str, Any]
+Recipe = tuple[float, str]  # peak rate and shape
+
+INTRODUCTION = f"""# The recipe: peak rate and shape of the learning rate
+
+Trials with SBN({EXTENDED_ARCHITECTURE}), RMSprop, batches of 100, seed 0: negative bound on the validation images, in
+nats (lower is better), of the best validation of each run. No test image was looked at. The rate falls from its peak to
+zero at the last step: in a straight line, as half a cosine wave, or in a straight line after half of the steps at the
+peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{FILE}`;
+runs of the published table stand beside them.
+"""
+
+
+def write_recipe(results: Path) -> list[Path]:
+    """Write recipe.md if there are trials."""
+    if not (results / FILE).is_file():
+        return []
+    with readable(results / FILE, "what python -m lightning_modules.grid.trials writes", "run it again"):
+        entries: list[Entry] = json.loads((results / FILE).read_bytes())
+        text = _page([*entries, *_published(results)])
+    return [write_atomically(results / PAGE, text)]
+
+
+def _published(results: Path) -> list[Entry]:
+    """The runs of the published table that belong beside the trials: same architecture, seed 0."""
+    if not (results / "runs.json").is_file():
+        return []
+    runs = read_manifest(results).runs
+    return [
+        {
+            "estimator": run.estimator,
+            "rate": run.config["model.optimizer.init_args.lr"],
+            "shape": SCHEDULES[run.config["model.lr_scheduler.class_path"].rpartition(".")[2]],
+            "steps": run.steps,
+            "binarization": run.config["data.binarization"],
+            "val/elbo": run.result["val/elbo"],
+            "commit": run.provenance[-1]["commit"],
+        }
+        for run in runs
+        if (run.net, run.seed) == (EXTENDED_ARCHITECTURE, 0) and "model.lr_scheduler.class_path" in run.config
+    ]
+
+
+def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
+    """The best recipe of each estimator that has trials, by validation bound."""
+    best: dict[str, Entry] = {}
+    for entry in entries:
+        name = entry["estimator"]
+        if name not in best or entry["val/elbo"] > best[name]["val/elbo"]:
+            best[name] = entry
+    return {name: (entry["rate"], entry["shape"]) for name, entry in best.items()}
+
+
+def _page(entries: Sequence[Entry]) -> str:
+    lines = [INTRODUCTION]
+    for steps in sorted({entry["steps"] for entry in entries}):
+        here = [entry for entry in entries if entry["steps"] == steps]
+        lines += [f"## {steps:,} steps", "", *_of_one_length(here), ""]
+    commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
+    return "\n".join([*lines, f"Made at commit {commits}."]) + "\n"
+
+
+def _of_one_length(entries: list[Entry]) -> list[str]:
+    """One row per recipe, the bounds of LR and CRN side by side, the best of each in bold."""
+    head = ["peak rate", "shape", "training bits", *(f"{label_of(name)}" for name in ESTIMATORS)]
+    best = {name: max(e["val/elbo"] for e in entries if e["estimator"] == name) for name in best_recipes(entries)}
+    recipes = dict.fromkeys((e["rate"], e["shape"], e["binarization"]) for e in entries)
+    body = []
+    for rate, shape, bits in recipes:
+        known = {
+            e["estimator"]: e["val/elbo"]
+            for e in entries
+            if (e["rate"], e["shape"]) == (rate, shape) and e["binarization"] == bits
+        }
+        cells = ["" if name not in known else _cell(known[name], best[name]) for name in ESTIMATORS]
+        body.append([f"{rate:g}", SHAPES.get(shape, shape), bits, *cells])
+    return table(head, body, texts=3)
+
+
+def _cell(elbo: float, best: float) -> str:
+    return f"**{-elbo:.2f}**" if elbo == best else f"{-elbo:.2f}"

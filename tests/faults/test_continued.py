@@ -1,0 +1,169 @@
+"""What a run says and records when the world has changed between its parts."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+
+from lightning_modules import cli
+from lightning_modules.run import provenance
+from lightning_modules.run.callbacks import TrainingClock
+from lightning_modules.run.parent import Progress, read_progress, write_progress
+from lightning_modules.run.signals import Signals
+from releg.files import replacing, write_json
+from tests.lightning_modules.commands_helper import TINY
+
+OWN = """
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+class Own(LikelihoodRatio):
+    pass
+"""
+STEPS = ["--trainer.max_steps", "30", "--trainer.val_check_interval", "10", "--trainer.log_every_n_steps", "5"]
+
+
+class Killed(pl.Callback):
+    """Ends training at a step, once."""
+
+    at = 25
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: object) -> None:
+        if trainer.global_step == self.at:
+            Killed.at = -1
+            raise KeyboardInterrupt
+
+
+def fit(results: Path, *arguments: str) -> list[str]:
+    config = results / "killed.yaml"
+    config.write_text(f"trainer: {{callbacks: [{{class_path: {Killed.__module__}.Killed}}]}}")
+    given = ["--config", str(config), "--results_dir", str(results), *arguments]
+    return ["fit", *TINY, *STEPS, "--model.estimator", "own_module.Own", *given]
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run with an estimator of the user's own, interrupted at step 25."""
+    (tmp_path / "own_module.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Killed, "at", 25)
+    sys.modules.pop("own_module", None)
+    assert cli.main(fit(tmp_path)) == 130
+    return tmp_path / "runs" / "6-12" / "own" / "seed0"
+
+
+@pytest.mark.parametrize(
+    ("step", "saved"),
+    [
+        (25, "step 20 is saved, and the same command continues from there"),
+        (3, "no step is saved yet, and the same command begins anew"),
+    ],
+)
+def test_an_interruption_says_what_is_saved(
+    step: int, saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Killed, "at", step)
+    config = tmp_path / "killed.yaml"
+    config.write_text(f"trainer: {{callbacks: [{{class_path: {Killed.__module__}.Killed}}]}}")
+    given = ["--config", "estimator/likelihood_ratio.yaml", "--config", str(config), "--results_dir", str(tmp_path)]
+    assert cli.main(["fit", *TINY, *STEPS, *given]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == f"releg: interrupted; {saved}"
+
+
+def test_a_changed_estimator_commit_or_version_is_told_in_one_line_and_recorded(
+    interrupted: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    results = interrupted.parents[3]
+    (results / "own_module.py").write_text(OWN + "\n# changed\n")
+    before = provenance.provenance()
+    now = before | {"commit": "c0ffee0000", "packages": before["packages"] | {"numba": "9.9", "torch": "8.8"}}
+    monkeypatch.setattr(provenance, "provenance", lambda: dict(now))
+    assert cli.main(fit(results)) == 0
+    (line,) = (record.getMessage() for record in caplog.records if "this part of the run" in record.getMessage())
+    for part in ("commit c0ffee0", "numba 9.9, before ", "torch 8.8, before ", "a changed own_module; "):
+        assert part in line
+    first, second = json.loads((interrupted / "provenance.json").read_text())
+    sources = [entry["own_sources"] for entry in (first, second)]
+    assert {name for name in sources[0] if sources[0][name] != sources[1][name]} == {"own_module"}
+    assert second["commit"] == "c0ffee0000"
+
+
+def test_rows_that_metrics_csv_lacks_are_told_and_nothing_else_is(
+    interrupted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    metrics = interrupted / "metrics.csv"
+    kept = [line for line in metrics.read_text().splitlines() if not line.startswith(("10,", "15,"))]
+    metrics.write_text("\n".join(kept) + "\n")
+    (interrupted / ".best.ckpt.999999999.part").write_bytes(b"of a process that was killed")
+    assert cli.main(fit(interrupted.parents[3])) == 0
+    assert caplog.text.count(f"{metrics} lacks 2 rows from step 10 on, expected one per 5 steps") == 1
+    assert "this part of the run" not in caplog.text
+    assert not list(interrupted.glob(".*.part"))
+
+
+def test_rows_are_on_disk_before_the_checkpoint_that_follows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def note(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def rename(path: Path, target: Path) -> Path:
+        synced.append(f"-> {target.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", rename)
+    given = ["--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(tmp_path)]
+    assert cli.main(["fit", *TINY, *STEPS, *given]) == 0
+    saved = [place for place, name in enumerate(synced) if name == "-> last.ckpt"]
+    assert len(saved) == 3
+    for place in saved:
+        assert synced[place - 2] == "metrics.csv"
+
+
+def test_what_a_dead_process_was_writing_is_left_alone_only_while_it_lives(tmp_path: Path) -> None:
+    from releg.files import remove_leftovers
+
+    with replacing(tmp_path / "alive.json") as file:
+        (tmp_path / ".dead.json.999999999.part").write_bytes(b"half")
+        remove_leftovers(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [f".alive.json.{os.getpid()}.part"]
+        file.write(b"{}")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_not_finite_enter_no_json(number: float, tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"rows": [{"elbo": number, "step": 1}], "pair": (1.5, number)})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"rows": [{"elbo": None, "step": 1}], "pair": [1.5, None]}
+    write_progress(tmp_path / "progress.json", Progress(3, number))
+    assert read_progress(tmp_path / "progress.json") == Progress(3, None)
+
+
+def test_time_for_which_the_process_is_stopped_is_not_training_time() -> None:
+    """Another process continues this one after a second, as a shell does."""
+    with Signals() as signals:
+        clock, trainer = TrainingClock(signals), pl.Trainer(logger=False, accelerator="cpu")
+        for stopped in (False, True, False):
+            clock.on_train_batch_start(trainer)
+            if stopped:
+                waker = os.fork()
+                if waker == 0:
+                    time.sleep(1.0)
+                    os.kill(os.getppid(), signal.SIGCONT)
+                    os._exit(0)
+                os.kill(os.getpid(), signal.SIGSTOP)
+                os.waitpid(waker, 0)
+            time.sleep(0.01)
+            clock.on_train_batch_end(trainer)
+    assert threading.current_thread() is threading.main_thread()
+    assert 0.03 <= clock.seconds < 0.5

@@ -1,0 +1,142 @@
+"""Code from a folder is not run by looking at it, nor by starting the program there."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from lightning_modules import cli
+from lightning_modules.run.load import load_run
+from lightning_modules.sbn_module import SBNModule
+from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg_command
+
+SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
+PLAIN = "releg.estimators.likelihood_ratio.LikelihoodRatio"
+MODULE = """
+from pathlib import Path
+Path(__file__).with_name("code_was_run").touch()
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+class Foreign(LikelihoodRatio):
+    pass
+"""
+LOOKING = [["test"], ["validate"], ["variance"], ["compare", "--output", "compared"]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with the likelihood ratio."""
+    results = tmp_path_factory.mktemp("run")
+    assert cli.main(["fit", *TINY, *SHORT, "--model.estimator", PLAIN, "--results_dir", str(results)]) == 0
+    return results / "runs" / "6-12" / "likelihood_ratio_plain" / "seed0"
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder: a module, and a checkpoint."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "foreign.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # found if it is looked for
+    yield tmp_path
+    sys.modules.pop("foreign", None)
+
+
+def rename(folder: Path, estimator: Any) -> None:
+    """Let the config beside the checkpoint name another estimator."""
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["model"]["estimator"] = estimator
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+@pytest.mark.parametrize("command", LOOKING)
+def test_a_config_beside_a_checkpoint_may_name_only_shipped_classes(
+    command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rename(folder, {"class_path": "foreign.Foreign"})
+    assert cli.main([*command, "--ckpt", str(folder / "best.ckpt")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"{folder / 'config.yaml'} names foreign.Foreign, expected only classes of releg, " in said
+    assert said.endswith("add --trust")
+    assert not (folder / "code_was_run").exists()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        "foreign.Foreign",
+        "hidden.yaml",
+        "{class_path: foreign.Foreign}",
+        {"class_path": PLAIN, "init_args": {"baselines": ["foreign.Foreign"]}},
+    ],
+)
+def test_however_it_names_them(estimator: Any, folder: Path) -> None:
+    (folder / "hidden.yaml").write_text("class_path: foreign.Foreign")
+    rename(folder, estimator)
+    for command in LOOKING[:3]:
+        assert cli.main([*command, "--ckpt", str(folder / "best.ckpt")]) == 2
+    assert not (folder / "code_was_run").exists()
+
+
+def test_a_trusted_config_may_name_any_class(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["fit", *TINY, *SHORT, "--model.estimator", "foreign.Foreign", "--results_dir", "own"]
+    assert cli.main(given) == 0  # on the command line, it is the user who names it
+    own = folder / "own" / "runs" / "6-12" / "foreign" / "seed0" / "best.ckpt"
+    assert cli.main(["test", "--ckpt", str(own)]) == 2
+    assert cli.main(["test", "--ckpt", str(own), "--trust"]) == 0
+    assert "test/elbo" in capsys.readouterr().out
+    assert type(load_run(own, trust=True).module.estimator).__name__ == "Foreign"
+    with pytest.raises(ValueError, match=r"names foreign\.Foreign"):
+        load_run(own)
+
+
+@pytest.mark.parametrize("part", ["estimator", "_instantiator"])
+def test_a_module_is_loaded_from_a_checkpoint_only_if_its_classes_are_shipped(part: str, folder: Path) -> None:
+    assert type(SBNModule.load_from_checkpoint(folder / "best.ckpt").estimator).__name__ == "LikelihoodRatio"
+    checkpoint = torch.load(folder / "best.ckpt", weights_only=True)
+    checkpoint["hyper_parameters"][part] = "foreign.Foreign"
+    torch.save(checkpoint, folder / "hostile.ckpt")
+    with pytest.raises(ValueError, match=r"names foreign\.Foreign, expected"):
+        SBNModule.load_from_checkpoint(folder / "hostile.ckpt")
+    assert not (folder / "code_was_run").exists()
+
+
+@pytest.mark.long
+def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp_path: Path) -> None:
+    names = "torch numpy yaml numba llvmlite tensorboard tqdm torchmetrics jsonargparse typing_extensions json csv"
+    for name in names.split():
+        (tmp_path / f"{name}.py").write_text(MODULE)
+    given = [*TINY, *SHORT, "--model.estimator", "LikelihoodRatio", "--results_dir", "r"]
+    done = subprocess.run(
+        releg_command("fit", *given), cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "code_was_run").exists()
+
+
+def bomb() -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    return "\n".join([*lines, *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 8))])
+
+
+@pytest.mark.parametrize("text", [bomb(), "a: &a [*a]", "[" * 100_000], ids=["wide", "within itself", "deep"])
+def test_a_config_that_would_fill_the_memory_is_refused(
+    text: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "config.yaml").write_text(text)
+    (folder / "measured.yaml").write_text(text)
+    ckpt = ["--ckpt", str(folder / "best.ckpt")]
+    for command in (
+        ["test", *ckpt],
+        ["variance", *ckpt],
+        ["fit", "--config", "config.yaml"],
+        ["variance", *ckpt, "--estimators", "measured.yaml"],
+    ):
+        assert cli.main(command) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "values, expected" in said or "lists within each other" in said or "is damaged, expected" in said

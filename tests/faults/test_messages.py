@@ -1,0 +1,73 @@
+"""What is said when the machine does not do what it should: the cause, and what helps against it."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lightning_modules import cli
+from lightning_modules.grid import __main__ as reproduce
+from lightning_modules.sentences import one_sentence
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg_command
+
+
+@pytest.mark.parametrize("command", [["fit", *TINY], ["variance", "--ckpt", "none.ckpt"]])
+def test_an_interruption_while_libraries_are_loading_is_one_line(command: list[str]) -> None:
+    process = subprocess.Popen(releg_command(*command), cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text():
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert said == "releg: interrupted while loading; nothing was begun\n"
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def test_a_folder_in_a_files_place_is_not_called_a_full_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    (folder / "metrics.csv").mkdir(parents=True)
+    given = [*TINY, "--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(tmp_path)]
+    assert cli.main(["fit", *given]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"releg: cannot use {folder / 'metrics.csv'} (Is a directory), expected the other kind; ")
+
+
+@pytest.mark.parametrize("error", [PermissionError(1, "Operation not permitted", "a"), OSError(30, "Read-only", "a")])
+def test_what_is_forbidden_is_not_called_a_full_disk(error: OSError) -> None:
+    assert one_sentence(error).startswith(f"cannot use a ({error.strerror}), expected one that this user may use; ")
+
+
+def test_a_net_that_is_too_large_is_no_mistake_of_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*TINY, "--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(tmp_path)]
+    assert cli.main(["fit", *given, "--model.layers", "[10000000000]"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("releg: there is not enough memory for this, expected less to do or more memory; ")
+
+
+def test_a_negative_number_keeps_its_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The library that reads settings puts dashes before its lines, as before the items of a list."""
+    file = tmp_path / "mine.yaml"
+    chosen = "{class_path: releg.estimators.leave_one_out.LeaveOneOut, init_args: {samples: -5}}"
+    file.write_text(f"model: {{estimator: {chosen}}}")
+    assert cli.main(["variance", "--ckpt", "none.ckpt", "--estimators", str(file)]) == 2
+    assert ": samples is -5, expected at least 2" in capsys.readouterr().err
+    assert one_sentence(ValueError("the step is\n  - -5")) == "the step is -5"
+
+
+def test_the_papers_numbers_are_copied_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            reproduce._prepare(tmp_path)
+        assert not list(tmp_path.iterdir())
+    reproduce._prepare(tmp_path)
+    assert (tmp_path / "paper.json").read_bytes() == (ROOT / "results" / "paper.json").read_bytes()

@@ -1,0 +1,61 @@
+"""The options of reproduce.sh."""
+
+import subprocess
+import sys
+
+import pytest
+
+from lightning_modules.grid.options import RESULTS, parse_options
+from tests.environment import ROOT
+
+
+@pytest.mark.parametrize(
+    ("budget", "folder"), [("standard", ""), ("smoke", "smoke"), ("quick", "quick"), ("converged", "converged")]
+)
+def test_only_the_published_budget_writes_over_the_published_table(budget: str, folder: str) -> None:
+    assert parse_options(["--budget", budget]).results == RESULTS / folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--budget", "huge"], "there is no budget huge, expected one of smoke, quick, standard, converged, paper"),
+        (["--only", "100-100"], "got the architecture 100-100, expected one of 200-200, 200-200-200, "),
+        (["--only", "200-200,arm"], "--only names arm, expected lr or crn; add --extended"),
+        (
+            ["--only", "200-200,nobody"],
+            "got the estimator nobody, expected one of lr, crn, or with --extended one of arm",
+        ),
+        (["--extended", "--only", "200-200-200,arm"], "--only names arm on 200-200-200, expected 200-200, the arch"),
+        (["--only", "200-200,"], "got the estimator , expected one of lr, crn"),
+        (["--seeds", "0"], "argument --seeds: got 0, expected a whole number from 1"),
+        (["--jobs", "0"], "argument --jobs: got 0, expected a whole number from 1"),
+        (["--jobs", "²"], "argument --jobs: got ², expected a whole number from 1"),
+        (["--seeds", "-1"], "argument --seeds: "),
+        (["--launcher", "slurm"], "argument --launcher: invalid choice: 'slurm' (choose from "),
+        (["--ray-address", "here:1"], "--ray-address is given, expected --launcher ray with it"),
+        (["--gpus-per-run", "0.5"], "--gpus-per-run is given, expected --launcher ray with it"),
+        (["--launcher", "ray", "--gpus-per-run", "2"], "argument --gpus-per-run: got 2, expected a number from 0 to 1"),
+        (["--launcher", "ray", "--jobs", "2"], "--jobs is given, expected --launcher local with it"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_says_what_was_expected(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse_options(arguments)
+    assert end.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("reproduce.sh: ")
+    assert expected in err
+    assert err.count("\n") == 1
+
+
+def test_a_mistake_is_answered_before_torch_is_loaded() -> None:
+    program = (
+        "import sys; from lightning_modules.grid.__main__ import main\n"
+        "try: main(['--jobs', '0'])\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr

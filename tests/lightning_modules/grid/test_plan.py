@@ -1,0 +1,56 @@
+"""The plan of the grid: which runs there are, and where each stands."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lightning_modules import CONFIGS
+from lightning_modules.gradient_variance import GradientVariance
+from lightning_modules.grid.options import BUDGETS
+from lightning_modules.grid.plan import plan, status_of
+from lightning_modules.run.folder import save_config
+from releg.architecture import architecture_name
+from tests.lightning_modules.run_states import RESULT
+
+
+def budget_file(name: str) -> Path:
+    return CONFIGS / "budget" / f"{name}.yaml"
+
+
+def test_reports_call_the_budgets_what_the_script_calls_them() -> None:
+    steps = {name: yaml.safe_load(budget_file(name).read_text())["trainer"]["max_steps"] for name in BUDGETS}
+    assert steps == BUDGETS
+
+
+def test_the_grid_has_every_cell_of_the_papers_table_for_every_seed(tmp_path: Path) -> None:
+    runs = plan(budget_file("smoke"), 2, tmp_path)
+    assert len({(run.architecture, run.estimator, run.seed) for run in runs}) == len(runs) == 16
+    assert [run.seed for run in runs] == [0] * 8 + [1] * 8
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_every_budget_can_be_placed_and_measures_the_architecture_of_figure_1(name: str, tmp_path: Path) -> None:
+    measured = []
+    for run in plan(budget_file(name), 1, tmp_path):
+        status = status_of(run)
+        assert architecture_name(status.config["model"]["layers"]) == run.architecture
+        assert (status.result, status.steps_done) == (None, 0)
+        callbacks = status.config["trainer"].get("callbacks") or []
+        if callbacks:
+            measured.append((run.architecture, run.estimator))
+            assert all(each["class_path"].endswith(GradientVariance.__name__) for each in callbacks)
+            assert all(step < status.steps for each in callbacks for step in each["init_args"].get("steps") or [])
+    assert measured == [("32-64-128-256", "lr"), ("32-64-128-256", "crn")]
+
+
+def test_a_finished_run_is_recognised_by_its_config_and_not_by_its_folder(tmp_path: Path) -> None:
+    run = plan(budget_file("smoke"), 1, tmp_path)[0]
+    status = status_of(run)
+    save_config(status.folder, {**status.config, "results_dir": "elsewhere"})
+    (status.folder / "result.json").write_text(json.dumps(RESULT))
+    assert status_of(run).result == RESULT
+    longer = status_of(plan(budget_file("quick"), 1, tmp_path)[0])
+    assert longer.result is None
+    assert longer.folder == status.folder.with_name("seed0-2")

@@ -1,0 +1,64 @@
+"""The best model of each cell of Table 1, in a file that says where it comes from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning_modules.grid.published_weights import publish, published, read_description
+from releg.weights import load
+from tests.lightning_modules.run_states import RESULT
+from tests.releg.helpers import random_model
+
+CONFIG = {"model.layers": [4, 3], "model.test_samples": 20, "seed_everything": 7}
+
+
+def finished(folder: Path, bias: float, validation_bound: float) -> dict[str, Any]:
+    """An entry of runs.json, and the checkpoint of a model whose first bias tells it from others."""
+    folder.mkdir()
+    model = random_model(5, [4, 3])
+    model.generative[0].bias.data[0] = bias
+    state = {f"model.{key}": value for key, value in model.state_dict().items()}
+    torch.save({"state_dict": state}, folder / "best.ckpt")
+    return {
+        "folder": folder.name,
+        "estimator": "crn",
+        "config": CONFIG,
+        "result": RESULT | {"val/elbo": validation_bound},
+        "provenance": [{"commit": "old", "data_sha256": "12"}, {"commit": "new", "data_sha256": "34"}],
+    }
+
+
+def test_the_best_run_of_a_cell_by_its_validation_bound_is_published(tmp_path: Path) -> None:
+    runs = [finished(tmp_path / str(seed), seed, bound) for seed, bound in enumerate((-3.0, -1.0, -2.0))]
+    (cell,) = publish(tmp_path, runs)
+    assert list(published(tmp_path)) == [cell]
+    assert cell.path == tmp_path / "weights" / "3-4" / "crn.safetensors"
+    assert load(cell.path).generative[0].bias[0] == 1.0
+
+
+def test_the_model_of_a_longer_budget_replaces_a_published_one_only_if_it_is_better(tmp_path: Path) -> None:
+    (cell,) = publish(tmp_path, [finished(tmp_path / "first", 0.0, -2.0)])
+    for number, (bound, bias) in enumerate([(-3.0, 0.0), (-1.0, 1.0)]):
+        longer = tmp_path / str(number)
+        longer.mkdir()
+        publish(tmp_path, [finished(longer / "run", 1.0, bound)], longer)
+        assert load(cell.path).generative[0].bias[0] == bias
+
+
+def test_the_file_of_a_run_that_was_trained_elsewhere_stays(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run", 0.0, -1.0)
+    (cell,) = publish(tmp_path, [run])
+    before = cell.path.read_bytes()
+    assert publish(tmp_path, [run | {"folder": "runs/elsewhere"}]) == []
+    assert cell.path.read_bytes() == before
+
+
+def test_the_file_says_what_its_number_depends_on(tmp_path: Path) -> None:
+    (cell,) = publish(tmp_path, [finished(tmp_path / "run", 0.0, -1.0)])
+    says = read_description(cell)
+    assert (says["estimator"], says["architecture"], says["seed"]) == ("crn", "3-4", "7")
+    assert (float(says["test/elbo"]), says["test_samples"], says["steps"]) == (RESULT["test/elbo"], "20", "5")
+    assert (says["commit"], says["data_sha256"]) == ("new", "34")
+    assert json.loads(says["settings"]) == CONFIG

@@ -1,0 +1,39 @@
+"""A run from its files."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightning_modules import cli
+from lightning_modules.run.checkpoints import load_checkpoint
+from lightning_modules.run.load import load_run
+from tests.lightning_modules.commands_helper import fit, folder_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("run")
+    assert cli.main(fit(results, "--trainer.max_steps", "4", "--trainer.limit_test_batches", "1")) == 0
+    return folder_of(results)
+
+
+def test_module_data_and_step_are_those_of_the_checkpoint(run: Path) -> None:
+    module, data, step = load_run(run / "last.ckpt")
+    state = load_checkpoint(run / "last.ckpt")
+    assert step == 4
+    assert not module.training
+    assert all(torch.equal(value, state["state_dict"][name]) for name, value in module.state_dict().items())
+    assert data.checksum == state["identity"]["data"]
+    assert torch.equal(module.model.mean, data.mean)
+
+
+def test_without_its_config_or_with_another_runs_a_checkpoint_is_refused(run: Path, tmp_path: Path) -> None:
+    shutil.copy(run / "last.ckpt", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no config\.yaml beside .*last\.ckpt, expected the run's own"):
+        load_run(tmp_path / "last.ckpt")
+    config = (run / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(config.replace("weight_decay: 0.001", "weight_decay: 0.002"))
+    with pytest.raises(ValueError, match=r"model\.weight_decay is 0\.001, expected 0\.002; .* are of different runs"):
+        load_run(tmp_path / "last.ckpt")

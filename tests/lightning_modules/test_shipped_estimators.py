@@ -1,0 +1,33 @@
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.shipped_estimators import read_estimator, shipped_names
+
+CRN = "releg.estimators.common_random_numbers.CommonRandomNumbers"
+
+
+def test_every_shipped_estimator_can_be_named() -> None:
+    assert {"likelihood_ratio", "common_random_numbers"} <= set(shipped_names())
+    for name in shipped_names():
+        read_estimator(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: 3",
+        "model: {estimator: {class_path: torch.nn.ReLU}}",
+        f"model: {{estimator: {{class_path: {CRN}, init_args: {{sample: 1}}}}}}",
+    ],
+    ids=["no estimator", "another class", "another setting"],
+)
+def test_a_file_that_describes_no_estimator_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ValueError, match=r"bad\.yaml does not describe an estimator.*compare .*estimator/\*\.yaml"):
+        read_estimator(str(tmp_path / "bad.yaml"))
+
+
+def test_a_name_that_is_not_shipped_is_answered_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match="there is no estimator magic, expected one of arm, arms,"):
+        read_estimator("magic")

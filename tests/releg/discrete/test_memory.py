@@ -1,0 +1,51 @@
+"""The tensors of a batch of flips stay within the bound that they are given, by torch's own count of allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.profiler import record_function
+
+from lightning_modules.bench.tensor_memory import tensor_levels
+from releg.discrete import DiscreteModel, Gradient, Layer, Values, gradient
+from releg.examples.three_layer_vae import ThreeLayerVAE
+
+F = Callable[[Tensor, Values], Tensor]
+
+
+def three_layers() -> tuple[DiscreteModel, F, Tensor]:
+    vae = ThreeLayerVAE(torch.full((784,), 0.5))
+    return vae.model, vae.elbo, torch.randint(2, (50, 784)).float()
+
+
+def categorical() -> tuple[DiscreteModel, F, Tensor]:
+    """Hardly any arithmetic: what is copied and listed counts."""
+    table = nn.Parameter(torch.randn(40, 6))
+    model = DiscreteModel([Layer("a", (), lambda x, z: table.expand(len(x), -1, -1), 40, 6)])
+    return model, lambda x, z: z["a"].sum(1).double(), torch.zeros(500, 1)
+
+
+def answer_bytes(answer: Gradient) -> int:
+    """Of f_k, and of the changes of f that become gradients."""
+    return sum(2 * f_k.numel() * f_k.element_size() for f_k in answer.clamped_f.values())
+
+
+@pytest.mark.parametrize(
+    ("problem", "memory_mib"), [(three_layers, 4.0), (three_layers, 16.0), (categorical, 0.5), (categorical, 2.0)]
+)
+def test_the_tensors_of_a_batch_stay_within_the_bound(
+    problem: Callable[[], tuple[DiscreteModel, F, Tensor]], memory_mib: float
+) -> None:
+    (model, f, x), answers = problem(), []
+
+    def marked(x: Tensor, z: Values) -> Tensor:
+        with record_function("f"):
+            return f(x, z)
+
+    levels = tensor_levels(lambda: answers.append(gradient(model, marked, x, memory_mib=memory_mib)), "f")
+    taken = max(levels) - answer_bytes(answers[0])
+    assert taken <= memory_mib * 2**20
+    assert taken > 0.2 * memory_mib * 2**20  # and does not stay below for nothing

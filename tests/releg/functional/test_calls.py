@@ -1,0 +1,174 @@
+"""How the estimators on plain logits are called, and what they refuse."""
+
+from __future__ import annotations
+
+import doctest
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from releg import functional
+from tests.releg.functional.cases import CASES
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 100])
+@pytest.mark.parametrize("flips", [None, 2])
+def test_many_flips_at_once_give_the_same(at_once: int, flips: int | None) -> None:
+    x = torch.randn(6, 4, dtype=torch.float64)
+    for shape in ((6, 4), (6, 4, 3)):
+        logits = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        noise, choice = torch.rand(6, 4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
+
+        def f(z: Tensor) -> Tensor:
+            return torch.sin(z * x).sum(1).cos()
+
+        one, other = (
+            functional.common_random_numbers(logits, f, noise, flips=flips, choice=choice, at_once=count)
+            for count in (1, at_once)
+        )
+        grads = [torch.autograd.grad(answer.surrogate.sum(), logits)[0] for answer in (one, other)]
+        torch.testing.assert_close(grads[0], grads[1])
+
+
+@pytest.mark.parametrize(("flips", "calls"), [(None, 7), (1, 2), (3, 4)])
+def test_f_is_called_once_per_flip(flips: int | None, calls: int) -> None:
+    counted = []
+
+    def f(z: Tensor) -> Tensor:
+        counted.append(len(z))
+        return z.double().sum(1)
+
+    functional.common_random_numbers(torch.zeros(5, 3, 3), f, flips=flips)
+    assert counted == [5] * calls
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers_follow_the_generator_the_precision_and_the_device(name: str) -> None:
+    def total(z: Tensor) -> Tensor:
+        return z.to(logits.dtype).flatten(1).sum(1)
+
+    shape = (4, 3, 3) if CASES[name].is_categorical else (4, 3)
+    for dtype in (torch.float32, torch.float64):
+        logits = torch.randn(shape, dtype=dtype, requires_grad=True)
+        with torch.device("meta"):  # where a tensor made without saying where would be
+            seeds = [torch.Generator("cpu").manual_seed(3) for _ in range(2)]
+            first, second = (CASES[name].function(logits, total, generator=seed) for seed in seeds)
+        assert first.value.dtype == dtype
+        assert torch.equal(first.value, second.value)
+        torch.testing.assert_close(first.surrogate, -first.value)
+        assert not first.value.requires_grad
+
+
+def test_the_docstring_example_runs() -> None:
+    with torch.random.fork_rng():
+        assert doctest.testmod(functional).failed == 0
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("logits", "error", "message"),
+    [
+        (torch.zeros(3), ValueError, r"logits have shape \(3,\) .* expected floating-point \(N, units\) .*; add"),
+        (torch.zeros(3, 2, dtype=torch.long), ValueError, "and are torch.int64, expected floating-point"),
+        (torch.zeros(0, 2), ValueError, r"logits have shape \(0, 2\)"),
+        (torch.zeros(3, 2, 1), ValueError, r"\(3, 2, 1\), expected at least 2 states; leave"),
+        (torch.full((3, 2), torch.nan), FloatingPointError, "logits range from nan to nan, expected finite numbers"),
+        (torch.full((3, 2), torch.inf), FloatingPointError, "range from inf to inf, expected finite .* -1e4"),
+    ],
+)
+def test_logits_that_make_no_sense_are_refused(logits: Tensor, error: type[Exception], message: str) -> None:
+    for function in (functional.likelihood_ratio, functional.common_random_numbers, functional.straight_through):
+        with pytest.raises(error, match=message):
+            function(logits, lambda z: z.sum(1))
+
+
+def test_other_input_that_makes_no_sense_is_refused() -> None:
+    logits = torch.zeros(3, 2, requires_grad=True)
+    crn, lr = functional.common_random_numbers, functional.likelihood_ratio
+    with pytest.raises(ValueError, match=r"f has shape \(3, 2\), expected \(3,\); sum over"):
+        lr(logits, lambda z: z)
+    with pytest.raises(TypeError, match=r"f gives a list, expected a tensor of shape \(3,\); use torch.as_tensor"):
+        lr(logits, lambda z: z.sum(1).tolist())  # type: ignore[arg-type, return-value]
+    with pytest.raises(FloatingPointError, match=r"f is inf at \[0.0, 0.0\], expected finite numbers; all states"):
+        crn(logits, lambda z: 1 / z.sum(1), torch.tensor([[0.3, 0.7]]).expand(3, 2))
+    with pytest.raises(ValueError, match=r"noise has shape \(3,\), expected \(3, 2\); leave it out"):
+        crn(logits, lambda z: z.sum(1), torch.rand(3))
+    with pytest.raises(ValueError, match=r"noise ranges from 2 to 2, expected uniform numbers in \[0, 1\)"):
+        crn(logits, lambda z: z.sum(1), torch.full((3, 2), 2.0))
+    with pytest.raises(ValueError, match="flips is 0, expected at least 1; None"):
+        crn(logits, lambda z: z.sum(1), flips=0)
+    with pytest.raises(ValueError, match="at_once is 0, expected at least 1; 1 calls f"):
+        crn(logits, lambda z: z.sum(1), at_once=0)
+    with pytest.raises(ValueError, match=r"baseline has shape \(5, 3\), expected \(3,\) or a number; give"):
+        lr(logits, lambda z: z.sum(1), baseline=torch.zeros(5, 3))
+    with pytest.raises(ValueError, match="samples is 1, expected at least 2; a sample is compared"):
+        functional.leave_one_out(logits, lambda z: z.sum(1), samples=1)
+    with pytest.raises(ValueError, match="temperature is 0, expected a positive number; the default"):
+        functional.gumbel_softmax(logits, lambda z: z.sum(1), temperature=0)
+    rodeo = partial(functional.rodeo, control=functional.SteinControl())
+    for function in (functional.straight_through, functional.gumbel_softmax, functional.gumbel_rao, rodeo):
+        with pytest.raises(ValueError, match=r"f is not differentiable by z .*, expected torch functions of z; use"):
+            function(logits, lambda z: z.detach().sum(1))
+    weight = torch.zeros(1, requires_grad=True)
+    with pytest.raises(ValueError, match="f is not differentiable by z"):  # but by something else
+        rodeo(logits, lambda z: z.detach().sum(1) * weight)
+    with pytest.raises(
+        ValueError, match=r"control is torch.float32 .*, expected torch.float64 .*; move it by control.to"
+    ):
+        rodeo(logits.double(), lambda z: z.sum(1))
+    with pytest.raises(ValueError, match="draws is 0, expected at least 1; the default is 10"):
+        functional.gumbel_rao(logits, lambda z: z.sum(1), draws=0)
+    with pytest.raises(ValueError, match=r"control is 1\.0 with draws = 0, expected draws of at least 1"):
+        functional.reinmax(logits, lambda z: z.sum(1), control=1.0)
+    with pytest.raises(ValueError, match="samples is 1, expected at least 2; with one sample the bound is E f"):
+        functional.local_disarm(logits, lambda z: z.sum(1), samples=1)
+    with pytest.raises(ValueError, match="hidden is 0, expected at least 1; the default is 100"):
+        functional.SteinControl(hidden=0)
+
+
+def test_the_surrogate_of_rodeo_trains_its_control_on_the_squared_estimate() -> None:
+    control = functional.SteinControl(4, torch.Generator().manual_seed(0)).double()
+    for parameter in control.parameters():
+        parameter.data += 0.1
+    logits, noise = torch.randn(6, 3, dtype=torch.float64, requires_grad=True), torch.rand(2, 6, 3).double()
+    weights = torch.randn(3, dtype=torch.float64)
+
+    def estimate() -> Tensor:
+        answer = functional.rodeo(logits, lambda z: (z @ weights).exp(), noise, control=control)
+        return torch.autograd.grad(answer.surrogate.sum(), logits)[0]
+
+    answer = functional.rodeo(logits, lambda z: (z @ weights).exp(), noise, control=control)
+    trained = torch.autograd.grad(answer.surrogate.sum(), [control.alpha, control.last.bias])
+    for parameter, gradient in zip([control.alpha, control.last.bias], trained, strict=True):
+        parameter.data += 1e-6
+        above = estimate().square().sum()
+        parameter.data -= 2e-6
+        below = estimate().square().sum()
+        parameter.data += 1e-6
+        torch.testing.assert_close((above - below) / 2e-6, gradient.sum(), rtol=1e-5, atol=1e-7)
+    control.eval()
+    answer = functional.rodeo(logits, lambda z: (z @ weights).exp(), noise, control=control)
+    assert torch.autograd.grad(answer.surrogate.sum(), [control.alpha], allow_unused=True) == (None,)
+
+
+def test_rodeo_learns_to_vary_less_than_leave_one_out() -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(1, 8, generator=generator).expand(50, -1).clone().requires_grad_()
+    weights, control = torch.randn(8, generator=generator), functional.SteinControl(10, generator)
+
+    def f(z: Tensor) -> Tensor:
+        return (z @ weights - 1).square()
+
+    optimiser = torch.optim.Adam(control.parameters(), lr=0.02)
+    for _ in range(80):
+        optimiser.zero_grad()
+        functional.rodeo(logits, f, generator=generator, control=control).surrogate.mean().backward()
+        optimiser.step()
+    noise = torch.rand(2, 50, 8, generator=generator)
+    answers = functional.rodeo(logits, f, noise, control=control), functional.leave_one_out(logits, f, noise)
+    ours, plain = (torch.autograd.grad(answer.surrogate.sum(), logits)[0].var(0).sum() for answer in answers)
+    assert ours < 0.8 * plain

@@ -1,0 +1,71 @@
+"""The page about the trials, from made-up bounds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from releg.report.recipe import FILE, best_recipes, write_recipe
+from tests.releg.report import synthetic
+
+
+def entry(
+    estimator: str, rate: float, shape: str, nll: float, steps: int = 100, bits: str = "dynamic"
+) -> dict[str, Any]:
+    known = {"estimator": estimator, "rate": rate, "shape": shape, "steps": steps, "binarization": bits}
+    return {**known, "val/elbo": -nll, "best_step": steps, "minutes": 1.0, "commit": "c0ffee"}
+
+
+ENTRIES = [
+    entry("lr", 0.001, "linear", 120.0),
+    entry("lr", 0.003, "cosine", 118.0),
+    entry("crn", 0.001, "linear", 108.25),
+    entry("crn", 0.003, "cosine", 109.0),
+    entry("crn", 0.003, "cosine", 100.5, 200, "fixed"),
+]
+
+
+def write(results: Path, content: str) -> Path:
+    (results / "recipe").mkdir()
+    (results / FILE).write_text(content)
+    return results
+
+
+def test_the_best_recipe_of_each_estimator_is_that_of_its_best_validation_bound() -> None:
+    assert best_recipes(ENTRIES[:4]) == {"lr": (0.003, "cosine"), "crn": (0.001, "linear")}
+
+
+def test_the_page_has_a_table_per_length_with_the_best_bounds_in_bold(tmp_path: Path) -> None:
+    (path,) = write_recipe(write(tmp_path, json.dumps(ENTRIES)))
+    text = path.read_text()
+    short, long = text.split("## 200 steps")
+    assert "## 100 steps" in short
+    assert "| 0.001 | linear | dynamic | 120.00 | **108.25** |" in short
+    assert "| 0.003 | cosine | dynamic | **118.00** | 109.00 |" in short
+    assert "| 0.003 | cosine | fixed |  | **100.50** |" in long
+    assert "c0ffee" in text
+
+
+def test_runs_of_the_published_table_stand_beside_the_trials(tmp_path: Path) -> None:
+    run = synthetic.entry("200-200", "crn", 0, 97.5, 200)
+    run["config"] |= {
+        "model.optimizer.init_args.lr": 0.003,
+        "model.lr_scheduler.class_path": "lightning_modules.schedules.CosineDecay",
+        "data.binarization": "dynamic",
+    }
+    (path,) = write_recipe(write(synthetic.write_results(tmp_path, [run]), json.dumps(ENTRIES)))
+    _, long = path.read_text().split("## 200 steps")
+    assert "| 0.003 | cosine | dynamic |  | **97.50** |" in long
+    assert "| 0.003 | cosine | fixed |  | 100.50 |" in long
+
+
+def test_without_trials_there_is_no_page(tmp_path: Path) -> None:
+    assert write_recipe(tmp_path) == []
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "{", '[{"steps": 3}]', "[3]"])
+def test_damaged_trials_are_named(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ValueError, match=r"trials.json cannot be read \(.*\), expected"):
+        write_recipe(write(tmp_path, content))

@@ -1,0 +1,26 @@
+"""What the pages say can be done."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.environment import ROOT
+from tests.pages import PAGES, blocks
+
+
+def test_every_script_in_a_documented_command_exists_and_ci_runs_the_test_command() -> None:
+    commands = [line for page in PAGES for block in blocks(page.read_text(), "bash") for line in block.splitlines()]
+    scripts = [command.split()[1] for command in commands if command.startswith("bash ")]
+    assert {"tests/run.sh", "reproduce.sh"} <= set(scripts)
+    assert [script for script in scripts if not (ROOT / script).is_file()] == []
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-2:] == ['bash "$run"', 'bash "$run" --long']
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
+    examples = [(page, block) for page in PAGES for block in blocks(page.read_text(), "python")]
+    assert len(examples) >= 2
+    for page, example in examples:
+        exec(compile(example, str(page), "exec"), {})
