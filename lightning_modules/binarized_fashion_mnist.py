@@ -2,7 +2,7 @@
 
 from torchvision.datasets import FashionMNIST
 
-from lightning_modules.images.mnist_family import MNISTFamily
+from lightning_modules.data_parts.mnist_family import MNISTFamily
 
 
 class BinarizedFashionMNIST(MNISTFamily):

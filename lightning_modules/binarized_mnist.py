@@ -9,9 +9,9 @@ import numpy as np
 from torchvision.datasets import MNIST
 
 from lightning_modules.binary_images import Images
-from lightning_modules.images.bits import sha256_of_bits
-from lightning_modules.images.larochelle import find_larochelle, read_larochelle
-from lightning_modules.images.mnist_family import MNISTFamily
+from lightning_modules.data_parts.bits import sha256_of_bits
+from lightning_modules.data_parts.larochelle import find_larochelle, read_larochelle
+from lightning_modules.data_parts.mnist_family import MNISTFamily
 
 Binarization = Literal["fixed", "dynamic", "larochelle"]
 

@@ -12,8 +12,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from lightning_modules.images.bits import Array, sha256_of_bits
-from lightning_modules.images.loaders import EvalLoader, TrainLoader
+from lightning_modules.data_parts.bits import Array, sha256_of_bits
+from lightning_modules.data_parts.loaders import EvalLoader, TrainLoader
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")  # in the order of the images

@@ -13,8 +13,8 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from releg.kernels.layer import log_prob, sample_and_log_prob
-from releg.kernels.uniform import draw_uniform
+from releg.compiled.layer import log_prob, sample_and_log_prob
+from releg.compiled.uniform import draw_uniform
 from releg.sbn import SigmoidBeliefNet
 
 ROWS_PER_DRAW = 2000  # rows whose noise is drawn together; the random numbers of a bound depend on it

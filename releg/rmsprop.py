@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from releg.kernels import has_numba
+from releg.compiled import has_numba
 
 # The learning rate is the paper's; smoothing and epsilon are those of the authors' later code
 PAPER: dict[str, Any] = {"lr": 0.001, "alpha": 0.99, "eps": 1e-8}
@@ -98,7 +98,7 @@ def _settings(group: dict[str, Any]) -> array[float]:
 
 def _update(rows: Sequence[list[int]]) -> None:
     """One pass over the parameters, each given by the first columns of the table of elementwise.update_rmsprop."""
-    from releg.kernels import elementwise  # numba is imported here, so that everything else works without it
+    from releg.compiled import elementwise  # numba is imported here, so that everything else works without it
 
     table = [0, len(rows), elementwise.mkl_root()]
     pieces = 0

@@ -1,7 +1,7 @@
 """Imports point one way. Read from the source, not run.
 
-bernoulli <- sbn <- kernels, estimators <- exact, measure <- lightning_modules, where data <- sbn_module <- run
-<- bench, grid, commands <- cli. Reports read only files.
+bernoulli <- compiled, sbn <- kernels, estimators <- exact, measure <- lightning_modules, where data <- sbn_module
+<- run <- bench, grid, commands <- cli. Reports read only files.
 """
 
 import ast
@@ -70,7 +70,7 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 
 DATA_SETS = rooms("binarized_mnist", "binarized_fashion_mnist")
-DATA = (*DATA_SETS, *rooms("binary_images", "images"))
+DATA = (*DATA_SETS, *rooms("binary_images", "data_parts"))
 AROUND_RUNS = ("run", "bench", "grid", "commands")
 
 
@@ -115,6 +115,7 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "the project never imports its tests": Rule(("releg", "lightning_modules"), ("tests",)),
     "bernoulli stands alone": Rule(("releg.bernoulli", *PLAIN), ("releg",)),
     "the model knows only bernoulli": Rule(("releg.sbn",), ("releg",), ("releg.bernoulli", *PLAIN)),
+    "compiled loops know only bernoulli": Rule(("releg.compiled",), ("releg",), ("releg.compiled", "releg.bernoulli")),
     "kernels know no estimator": Rule(("releg.kernels",), ("releg.estimators", "releg.exact", "releg.measure")),
     "estimators know no measurement": Rule(("releg.estimators",), ("releg.exact", "releg.measure")),
     "estimators never import each other": estimators_never_import_each_other,
@@ -177,6 +178,7 @@ BREACHES = {
     "the project never imports its tests": [("releg/new.py", "from tests import helpers", "tests.helpers")],
     "bernoulli stands alone": [("releg/bernoulli.py", "from . import sbn", "releg.sbn")],
     "the model knows only bernoulli": [("releg/sbn.py", "import releg.bounds", "releg.bounds")],
+    "compiled loops know only bernoulli": [("releg/compiled/new.py", "from releg import sbn", "releg.sbn")],
     "kernels know no estimator": [
         ("releg/kernels/new.py", "from ..estimators.base import Estimate", "releg.estimators.base"),
     ],
@@ -191,7 +193,9 @@ BREACHES = {
     ],
     "reports read only files": [("releg/report/new.py", "from releg import sbn", "releg.sbn")],
     "Algorithm 1 knows no belief net": [("releg/discrete/new.py", "from releg import sbn", "releg.sbn")],
-    "data know no run": [("lightning_modules/images/new.py", "from ..run import life", "lightning_modules.run.life")],
+    "data know no run": [
+        ("lightning_modules/data_parts/new.py", "from ..run import life", "lightning_modules.run.life")
+    ],
     "training knows no concrete data set": [
         (
             "lightning_modules/grid/new.py",
@@ -251,22 +255,24 @@ TESTED_IN = {
     "releg/estimators": "releg/estimators/test_unbiased",  # all of them: against the gradient by enumeration
     "releg/examples": "releg/test_page",
     "releg/functional": "releg/functional/test_unbiased",
+    "releg/compiled": "releg/compiled/test_layer",
+    "releg/compiled/kept_code": "faults/test_compiled_code",
     "releg/kernels": "releg/kernels/test_engines_agree",  # all of them: against the dense one
     "releg/kernels/cpu": "releg/kernels/test_cpu",
     "releg/kernels/triton": "releg/kernels/test_triton",
     "releg/measure/collected": "releg/measure/test_variance",
-    "releg/measure/cuda": "releg/measure/cuda/test_work",
+    "releg/without_gpu": "releg/without_gpu/test_work",
     "releg/report": "test_results",  # made again from the committed numbers
     "lightning_modules/sentences": "faults/test_messages",
     "lightning_modules/start": "faults/test_foreign_code",
     "lightning_modules/yaml_files": "faults/test_hostile_settings",
     "lightning_modules/bench": "lightning_modules/commands/test_bench",
-    "lightning_modules/bench/comparer": "lightning_modules/commands/test_compare",
+    "lightning_modules/bench/variance_bias_cost": "lightning_modules/commands/test_compare",
     "lightning_modules/grid/__main__": "test_reproduce",
     "lightning_modules/grid/jobs": "test_reproduce",
     "lightning_modules/grid/local_launcher": "test_reproduce",
     "lightning_modules/grid/process": "test_reproduce",
-    "lightning_modules/images/mnist_family": "lightning_modules/test_binarized_fashion_mnist",
+    "lightning_modules/data_parts/mnist_family": "lightning_modules/test_binarized_fashion_mnist",
     "lightning_modules/trust": "faults/test_foreign_code",
 }
 

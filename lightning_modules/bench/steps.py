@@ -10,10 +10,10 @@ from lightning_modules.bench.training_step import TrainingStep, Weights, module_
 from lightning_modules.shipped_estimators import read_estimator
 from releg.architecture import architecture_name
 from releg.baselines import InputDependent, RunningAverage
+from releg.compiled import has_numba
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.kernels import has_numba
 
 # What each name in bench.json stands for; the argument is the number of threads.
 OWN: dict[str, Callable[[int], Estimator]] = {

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from lightning_modules.bench.comparer import Amounts, Comparer, Row
 from lightning_modules.bench.fresh_process import FreshProcess
+from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
 from lightning_modules.commands.options import Parser, add_measurement, read_estimators
 from lightning_modules.console import EndedEarlyError
 from lightning_modules.gradient_variance import name_of, training_images

@@ -27,7 +27,7 @@ def takes_gpu(config: dict[str, Any]) -> bool:
 
 def mib_of(config: dict[str, Any]) -> int:
     """What a run needs of a GPU's memory at most: its steps, counted on fake tensors, and what any process needs."""
-    from releg.measure.cuda.memory import bytes_of_steps  # needs triton
+    from releg.without_gpu.memory import bytes_of_steps  # needs triton
 
     module, data = build(config)
     rows = data.batch_size

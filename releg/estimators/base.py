@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from releg.kernels.uniform import draw_uniform
+from releg.compiled.uniform import draw_uniform
 from releg.sbn import Path, SigmoidBeliefNet
 
 

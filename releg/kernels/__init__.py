@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from releg.compiled import has_numba
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
@@ -72,12 +73,6 @@ class AutoEngine:
             _log_once("common random numbers: cpu engine")
             return self.cpu
         return self.batched
-
-
-@cache
-def has_numba() -> bool:
-    """Whether the cpu engine can be used."""
-    return find_spec("numba") is not None
 
 
 def cpu_engine(threads: int | None) -> Engine:

@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.compiled.layer import sample_and_log_prob
 from releg.estimators.base import Estimator, check_finite, check_noise_range, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.kernels.layer import sample_and_log_prob
 from releg.measure.collected import EXACT, WITHIN, Collected, GradientVariances, Groups
 from releg.measure.moments import RunningMoments
 from releg.sbn import SigmoidBeliefNet

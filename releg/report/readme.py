@@ -31,10 +31,10 @@ FILES = {
     "bench_studies.json": "the other numbers of `bench.md`: growth with units and depth, overhead of the Trainer",
     "variance.md": "gradient variances of LR and CRN per layer, at the same weights. From `figure1.csv`",
     "library.png": "the first steps of the library's example with three gradients. From `library_training.json`, which "
-    "`python -m lightning_modules.bench.library_training` writes",
+    "`python -m lightning_modules.bench.vae_training` writes",
     "library_times.json": "what a gradient of that example costs, written by "
-    "`python -m lightning_modules.bench.library_times`",
-    "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.measure.cuda.speed`",
+    "`python -m lightning_modules.bench.vae_gradient_times`",
+    "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.without_gpu.speed`",
 }
 
 MANIFESTS = {"Table 1 and Figure 1": "runs.json", "The second table": "extended_runs.json"}

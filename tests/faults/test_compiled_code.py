@@ -8,9 +8,9 @@ from typing import Any
 import numba
 import pytest
 
-from releg.kernels import elementwise, kept_code
+from releg.compiled import elementwise, kept_code
+from releg.compiled.kept_code import compile_kept
 from releg.kernels.cpu import entry
-from releg.kernels.kept_code import compile_kept
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from lightning_modules import cli
-from lightning_modules.images.archives import REPOSITORY_DATA
+from lightning_modules.data_parts.archives import REPOSITORY_DATA
 from tests.lightning_modules import commands_helper
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result, wait_for_new_checkpoint

@@ -12,9 +12,9 @@ from torchvision.datasets import FashionMNIST
 from lightning_modules import cli
 from lightning_modules.binarized_fashion_mnist import BinarizedFashionMNIST
 from lightning_modules.binary_images import Counts
-from lightning_modules.images.bits import fixed_bits
+from lightning_modules.data_parts.bits import fixed_bits
 from lightning_modules.run.load import load_run
-from tests.lightning_modules.images.small_archives import assert_one_sentence, write_archives
+from tests.lightning_modules.data_parts.small_archives import assert_one_sentence, write_archives
 
 
 @pytest.fixture

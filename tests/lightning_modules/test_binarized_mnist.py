@@ -11,8 +11,8 @@ from torchvision.datasets import MNIST
 
 from lightning_modules.binarized_mnist import FIXED_BITS_SHA256, BinarizedMNIST
 from lightning_modules.binary_images import SPLITS
-from lightning_modules.images import archives, bits
-from tests.lightning_modules.images.small_archives import assert_one_sentence
+from lightning_modules.data_parts import archives, bits
+from tests.lightning_modules.data_parts.small_archives import assert_one_sentence
 
 
 @pytest.fixture(scope="module")

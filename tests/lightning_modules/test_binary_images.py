@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from lightning_modules.binary_images import SPLITS, Images
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from tests.lightning_modules.images.small_archives import assert_one_sentence
+from tests.lightning_modules.data_parts.small_archives import assert_one_sentence
 from tests.lightning_modules.small_data import BITS, GREY, small
 
 

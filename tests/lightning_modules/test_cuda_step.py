@@ -15,7 +15,7 @@ from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg import gradients
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure.cuda.fake import backward, move_to_cuda
+from releg.without_gpu.fake import backward, move_to_cuda
 from tests.releg.kernels.fake_cuda import fake_cuda
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")

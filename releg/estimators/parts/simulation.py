@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from releg.compiled.layer import Sampled, log_prob_and_score, sample_and_score
 from releg.estimators.base import Estimate, mean_over_paths, surrogate_of
 from releg.estimators.parts.signals import layer_signals
-from releg.kernels.layer import Sampled, log_prob_and_score, sample_and_score
 from releg.sbn import Path, SigmoidBeliefNet
 
 

@@ -53,9 +53,9 @@ import torch
 from numba.core import event
 from torch import Tensor
 
+from releg.compiled.threads import run_team
 from releg.kernels.cpu.entry import entry_for
 from releg.kernels.cpu.layout import Shape, Workspace
-from releg.kernels.cpu.threads import run_team
 from releg.sbn import Path, SigmoidBeliefNet
 
 ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)

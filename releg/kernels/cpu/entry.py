@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from releg.compiled.kept_code import compile_kept
 from releg.kernels.cpu.layout import CALL, SCRATCH
 from releg.kernels.cpu.tables import prepare_maxima, prepare_weights
 from releg.kernels.cpu.vector import OPTIONS, at, record_at, take
 from releg.kernels.cpu.walk import flip_group
-from releg.kernels.kept_code import compile_kept
 
 
 def _compiled(number, version):

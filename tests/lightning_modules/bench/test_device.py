@@ -6,8 +6,8 @@ import torch
 from lightning_modules.bench import device
 from lightning_modules.bench.floor import make_floors
 from lightning_modules.bench.steps import Problem, available, make_step
-from releg.measure.cuda.fake import backward, move_to_cuda
 from releg.sbn import SigmoidBeliefNet
+from releg.without_gpu.fake import backward, move_to_cuda
 from tests.releg.kernels.fake_cuda import fake_cuda
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import cli
-from lightning_modules.bench import comparer
+from lightning_modules.bench import variance_bias_cost
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
 from releg.report.compare import write_compare
@@ -25,7 +25,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparer, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
+    monkeypatch.setattr(variance_bias_cost, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
 
 
 def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
@@ -64,10 +64,10 @@ def test_estimators_side_by_side(
     assert len(table) == 1 + 3 * len(names)
 
     # the same command again measures nothing
-    def refuse(self: comparer.Comparer, name: str, *rest: object) -> comparer.Row:
+    def refuse(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
         raise ValueError(f"{name} is measured again")
 
-    monkeypatch.setattr(comparer.Comparer, "_measure", refuse)
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", refuse)
     before = (tmp_path / "compare.md").read_text()
     assert cli.main(arguments(tiny, tmp_path, *options)) == 0
     assert _tables(before) == _tables((tmp_path / "compare.md").read_text())
@@ -84,15 +84,15 @@ def _tables(text: str) -> list[str]:
 def test_interrupted_and_continued(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure, measured = comparer.Comparer._measure, []
+    measure, measured = variance_bias_cost.Comparer._measure, []
 
-    def once(self: comparer.Comparer, name: str, *rest: object) -> comparer.Row:
+    def once(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
         measured.append(name)
         if len(measured) == 2:
             raise KeyboardInterrupt
         return measure(self, name, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(comparer.Comparer, "_measure", once)
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", once)
     command = arguments(tiny, tmp_path, "--estimators", *FEW[:2])
     assert cli.main(command) == 130
     assert "the same command continues" in capsys.readouterr().err
@@ -105,17 +105,17 @@ def test_other_settings_of_an_estimator_are_another_measurement(
 ) -> None:
     measured = []
 
-    def note(self: comparer.Comparer, name: str, *rest: object) -> comparer.Row:
+    def note(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
         measured.append(name)
         raise ValueError
 
     mine = tmp_path / "mine.yaml"
-    monkeypatch.setattr(comparer.Comparer, "_measure", lambda *_: {"made": True})
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", lambda *_: {"made": True})
     text = (ESTIMATOR_CONFIGS / "likelihood_ratio.yaml").read_text()
     mine.write_text(text)
     command = arguments(tiny, tmp_path, "--estimators", str(mine))
     cli.main(command)  # keeps the row, though it cannot be shown
-    monkeypatch.setattr(comparer.Comparer, "_measure", note)
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", note)
     cli.main(command)
     assert measured == []
     mine.write_text(text.rstrip() + "\n          init_args: {decay: 0.5}\n")  # of the running average

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 from torch import Tensor
 
-from releg.measure.cuda.fake import FakeTensors, gradients
-from releg.measure.cuda.waits import Waits
+from releg.without_gpu.fake import FakeTensors, gradients
+from releg.without_gpu.waits import Waits
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from releg.estimators.parts.simulation import simulate
 from releg.kernels import AutoEngine, engine_for
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.triton import TritonEngine
-from releg.measure.cuda.fake import FakeTensors, move_to_cuda
 from releg.sbn import SigmoidBeliefNet
+from releg.without_gpu.fake import FakeTensors, move_to_cuda
 from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import random_model, random_x
 from tests.releg.kernels.fake_cuda import fake_cuda

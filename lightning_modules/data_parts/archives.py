@@ -1,0 +1,116 @@
+"""The archives of MNIST and its kin: on disk or downloaded, checked, and read into arrays."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import logging
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+
+import numpy as np
+from torchvision.datasets import MNIST
+
+from lightning_modules.data_parts.bits import Array
+from releg.files import write_atomically
+
+log = logging.getLogger(__name__)
+
+REPOSITORY_DATA = Path(__file__).parents[2] / "data"
+HEADER = 16  # bytes before the pixels of an idx file: magic number, images, rows, columns, four bytes each
+FILES = ("train-images-idx3-ubyte", "t10k-images-idx3-ubyte")
+
+
+def fetch(dataset: type[MNIST], data_dir: Path) -> None:
+    """Let torchvision download the archives of images if neither `data_dir` nor the repository has them.
+
+    Args:
+        dataset: torchvision's class: MNIST, or one that uses the same four files.
+        data_dir: folder that holds <name of the class>/raw.
+    """
+    raw = _raw(dataset, data_dir)
+    with os_errors_in_one_sentence(raw), tempfile.TemporaryDirectory() as scratch:
+        missing = [f"{name}.gz" for name in FILES if not _archive(dataset, data_dir, name).exists()]
+        if not missing:
+            return
+        try:
+            dataset(scratch, download=True)
+        except (RuntimeError, OSError, HTTPException) as error:
+            reason = " ".join(str(error).split())
+            raise FileNotFoundError(
+                f"expected {dataset.__name__}'s archives in {raw}, got no {', '.join(missing)}, and downloading failed "
+                f"({reason}); copy them there{_git_has(dataset)}"
+            ) from error
+        for name in missing:
+            write_atomically(raw / name, (_raw(dataset, Path(scratch)) / name).read_bytes())
+
+
+def read_pixels(dataset: type[MNIST], data_dir: Path) -> Array:
+    """Read the intensities of all images, the training file's before the test file's, as (N, data_size)."""
+    fetch(dataset, data_dir)
+    with os_errors_in_one_sentence(_raw(dataset, data_dir)):
+        return np.concatenate([_rows_of_pixels(_unpacked(dataset, data_dir, name)) for name in FILES])
+
+
+def _rows_of_pixels(idx: bytes) -> Array:
+    """One row per image, as long as the file's header says."""
+    rows, columns = (int.from_bytes(idx[at : at + 4], "big") for at in (8, 12))
+    return np.frombuffer(idx, np.uint8, offset=HEADER).reshape(-1, rows * columns)
+
+
+def _unpacked(dataset: type[MNIST], data_dir: Path, name: str) -> bytes:
+    """Content of a file: its unpacked copy, or its archive where that copy is missing or damaged.
+
+    The copy saves half a second at every later start; if it cannot be written, nothing is lost.
+    """
+    copy, archive = _raw(dataset, data_dir) / name, _archive(dataset, data_dir, name)
+    packed = archive.read_bytes()
+    if copy.exists():
+        content = copy.read_bytes()
+        # gzip keeps the CRC-32 and the length of what it packed
+        if packed[-8:] == zlib.crc32(content).to_bytes(4, "little") + len(content).to_bytes(4, "little"):
+            return content
+        log.warning("%s is truncated or altered: unpacking it again from its archive", copy)
+    md5, expected = hashlib.md5(packed).hexdigest(), dict(dataset.resources)[archive.name]
+    if md5 != expected:
+        raise ValueError(
+            f"{archive} has MD5 {md5} ({len(packed):,} bytes), expected {expected}; delete it{_git_has(dataset)}"
+        )
+    content = gzip.decompress(packed)
+    with suppress(OSError):
+        write_atomically(copy, content)
+    return content
+
+
+def _raw(dataset: type[MNIST], data_dir: Path) -> Path:
+    return data_dir / dataset.__name__ / "raw"  # as torchvision has it
+
+
+def _archive(dataset: type[MNIST], data_dir: Path, name: str) -> Path:
+    """Where the archive is: in `data_dir`, or else in the repository."""
+    here, there = (_raw(dataset, folder) / f"{name}.gz" for folder in (data_dir, REPOSITORY_DATA))
+    return here if here.exists() or not there.exists() else there
+
+
+def _git_has(dataset: type[MNIST]) -> str:
+    return " or run `git checkout -- data/MNIST/raw` in the repository" if dataset is MNIST else ""
+
+
+@contextmanager
+def os_errors_in_one_sentence(folder: Path) -> Iterator[None]:
+    """Turn the system's errors into a sentence that says what was expected of the folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # already a sentence of ours
+            raise
+        kind = PermissionError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else OSError
+        raise kind(
+            f"expected {folder} to be a folder that can be read, got {error.strerror!r} at "
+            f"{error.filename}; correct that or choose another place with data_dir"
+        ) from error
