@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.processes import end_all, find_processes
 from tests.reproduce_script import CRN, Script, finish, wait_for, without_times
 
 RAY_NODE = "raylet/raylet"
+WAITS_FOR_CTRL_C = "block forever until terminated by a signal"  # what `ray start --block` prints at last
 
 
 def commands() -> list[str]:
@@ -37,23 +39,23 @@ def free_port() -> int:
 def node(command: list[str], environment: dict[str, str], port: int) -> Iterator[None]:
     """A node of a Ray cluster, in the terminal of its own that the page speaks of; Ctrl-C ends it."""
     here = {process.pid for process in find_processes(RAY_NODE)}
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    raylets: list[int] = []
-
-    def is_up() -> bool:
-        raylets[:] = [each.pid for each in find_processes(RAY_NODE, str(port)) if each.pid not in here]
-        return bool(raylets)
-
-    try:
-        wait_for(is_up, process)
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all that was started in it
-        left = end_all([process.pid, *raylets], patience=60)
-        process.communicate()
-    assert left == 0, "a node outlived its terminal"
+    with tempfile.NamedTemporaryFile() as terminal:
+        process = subprocess.Popen(
+            command, env=environment, stdout=terminal, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        printed = Path(terminal.name).read_text
+        raylets: list[int] = []
+        try:
+            # Not before: while it starts, Ray can swallow a Ctrl-C
+            wait_for(lambda: WAITS_FOR_CTRL_C in printed(), process)
+            raylets = [each.pid for each in find_processes(RAY_NODE, str(port)) if each.pid not in here]
+            assert raylets
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all that was started in it
+            left = end_all([process.pid, *raylets], patience=60)
+            process.wait()
+        assert left == 0, f"a node outlived its terminal, which shows: {printed()}"
 
 
 @pytest.mark.long
