@@ -51,7 +51,7 @@ class Comparer:
     def __init__(
         self,
         model: SigmoidBeliefNet,
-        own: Estimator,
+        own: Estimator | None,
         images: Tensor,
         settings: Amounts,
         store: Path,
@@ -83,7 +83,7 @@ class Comparer:
     def _identity(self, name: str, estimator: Estimator) -> str:
         """A hash of all that the figures depend on, except the machine: weights, images, amounts, settings, code."""
         text = hashlib.blake2b(digest_size=16)
-        for tensor in (*self.model.state_dict().values(), *self.own.state_dict().values()):
+        for tensor in (state for part in (self.model, self.own) if part for state in part.state_dict().values()):
             text.update(tensor.numpy().tobytes())
         text.update(self.images[: self.settings.num_images].numpy().tobytes())
         text.update(repr((self.settings, estimator_settings(name))).encode())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
-from lightning_modules.commands.options import Parser, add_measurement, read_estimators
+from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.console import EndedEarlyError
-from lightning_modules.gradient_variance import name_of, training_images
-from lightning_modules.run.load import load_run
+from lightning_modules.gradient_variance import training_images
+from lightning_modules.run.load import Trained, load_trained
 from lightning_modules.run.provenance import provenance
 from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import shipped_names
@@ -31,9 +31,7 @@ def build_parser() -> Parser:
     """All options."""
     parser = Parser("releg compare", DESCRIPTION)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        *("--ckpt", "--ckpt_path"), type=Path, metavar="PATH", help="weights: those of a checkpoint in its run's folder"
-    )
+    where.add_argument(*CKPT, type=Path, metavar="PATH", help=TRAINED)
     where.add_argument(
         "--config",
         action="append",
@@ -88,16 +86,20 @@ def _without_home(word: str) -> str:
 
 def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Comparer, str]:
     if options.ckpt is not None:
-        module, data, steps = load_run(options.ckpt, options.data_dir, options.trust)
-        when = f"after {steps:,} steps with {label_of(name_of(module.estimator))}"
+        trained = load_trained(options.ckpt, options.data_dir, options.trust)
+        when = f"after {trained.step:,} steps with {label_of(trained.trained_with)}"
     else:
-        arguments = [word for file in options.config for word in ("--config", file)]
-        module, data, *_ = Settings("fit", arguments).build()
-        data.prepare_data()
-        data.setup("fit")
-        module.model.mean.copy_(data.mean)
-        when = "at initial weights"
+        trained, when = _untrained(options.config), "at initial weights"
     settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
-    images = training_images(data, options.num_images)
+    images = training_images(trained.data, options.num_images)
     store = options.output / "compare"
-    return Comparer(module.model, module.estimator, images, settings, store, process), f"{module.model} {when}"
+    return Comparer(trained.model, trained.estimator, images, settings, store, process), f"{trained.model} {when}"
+
+
+def _untrained(configs: list[str]) -> Trained:
+    """The module that the configs describe, with the mean of its data."""
+    module, data, *_ = Settings("fit", [word for file in configs for word in ("--config", file)]).build()
+    data.prepare_data()
+    data.setup("fit")
+    module.model.mean.copy_(data.mean)
+    return Trained(module.model, module.estimator, data, 0, "")

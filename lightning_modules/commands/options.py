@@ -11,6 +11,9 @@ from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from lightning_modules.trust import HELP as TRUST
 from releg.estimators.base import Estimator
 
+CKPT = ("--ckpt", "--ckpt_path")
+TRAINED = "weights: a checkpoint in the folder of its run, or published ones (.safetensors)"
+
 
 class Parser(argparse.ArgumentParser):
     """Raises ValueError where argparse would print a page of usage and exit.

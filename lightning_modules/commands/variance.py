@@ -6,23 +6,18 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from lightning_modules.bench.variance_parts import Work, measure_in_parts
-from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.binary_images import BinaryImages
-from lightning_modules.commands.options import Parser, add_measurement, at_least, read_estimators
-from lightning_modules.gradient_variance import name_of, prepare, showing, training_images
-from lightning_modules.run.load import load_run
+from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, at_least, read_estimators
+from lightning_modules.gradient_variance import prepare, showing, training_images
+from lightning_modules.run.load import load_trained
 from lightning_modules.run.tables import variance_csv, variance_rows
 from releg.estimators.base import Estimator
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
 from releg.measure.moments import Number
-from releg.sbn import SigmoidBeliefNet
-from releg.weights import load, load_weights
+from releg.report.names import label_of
 
-WEIGHTS = ".safetensors"
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
 COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")
 
@@ -38,28 +33,11 @@ A measurement that is interrupted goes on when the same command is given again.
 Ratios are those of the within-image variance to that of {REFERENCE}: the exact one if there is one."""
 
 
-class Source(NamedTuple):
-    """Where to measure."""
-
-    model: SigmoidBeliefNet
-    estimator: Estimator | None  # the run's own, which published weights lack
-    data: BinaryImages
-    step: int
-    trained_with: str
-
-
 def build_parser() -> Parser:
     """All options."""
     parser = Parser("releg variance", DESCRIPTION)
     add = parser.add_argument
-    add(
-        "--ckpt",
-        "--ckpt_path",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="checkpoint in the folder of its run, or published weights (.safetensors)",
-    )
+    add(*CKPT, type=Path, required=True, metavar="PATH", help=TRAINED)
     add_measurement(parser, ["likelihood_ratio", REFERENCE], images=100, samples=1000, steps=2000)
     add(
         "--output",
@@ -78,33 +56,25 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
     others = read_estimators(options.estimators)
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
-    source = _load(options.ckpt, options.data_dir, options.trust)
-    images = training_images(source.data, options.num_images)
-    asked = prepare(others, source.estimator, source.model, images, options.baseline_steps, options.seed)
+    trained = load_trained(options.ckpt, options.data_dir, options.trust)
+    images = training_images(trained.data, options.num_images)
+    asked = prepare(others, trained.estimator, trained.model, images, options.baseline_steps, options.seed)
     count = options.num_images
-    work = Work(asked, source.model, images[:count], options.samples_per_image, options.seed)
+    work = Work(asked, trained.model, images[:count], options.samples_per_image, options.seed)
     with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
         results = measure_in_parts(work, output.with_name(f"{output.name}.parts"), options.jobs, progress)
-    own = [name for name, estimator in asked.items() if estimator is source.estimator]
+    own = [name for name, estimator in asked.items() if estimator is trained.estimator]
     title = (
-        f"{source.model} after {source.step} steps with {source.trained_with}: variance of the gradient w.r.t. the "
-        f"means, {count} images, {options.samples_per_image} samples each"
+        f"{trained.model} after {trained.step} steps with {label_of(trained.trained_with)}: "
+        f"variance of the gradient w.r.t. the means, {count} images, {options.samples_per_image} samples each"
     )
     text = f"{title}\n\n{table(results)}\n{_footnote(asked, own, options)}"
     print(text)
     write_atomically(
-        output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(source.step, results))
+        output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(trained.step, results))
     )
     print(f"written to {output}", file=sys.stderr)
     return 0
-
-
-def _load(path: Path, data_dir: Path | None, trust: bool) -> Source:
-    if path.suffix == WEIGHTS:
-        says = load_weights(path)[1]
-        return Source(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), says["estimator"].upper())
-    module, data, step = load_run(path, data_dir, trust)
-    return Source(module.model, module.estimator, data, step, name_of(module.estimator))
 
 
 def table(results: Mapping[str, GradientVariances]) -> str:

@@ -1,4 +1,4 @@
-"""A run from its files: the module with the weights of a checkpoint, and the data that it was trained on."""
+"""Trained weights from their files, with the data that they were trained on: a run's checkpoint, or published ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.folder import CONFIG, read_config
 from lightning_modules.run.identity import check_fits, check_settings, identity_of
-from lightning_modules.run.settings import build
+from lightning_modules.run.settings import build, snake_case
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.trust import only_shipped_classes
+from releg.estimators.base import Estimator
+from releg.report.names import ESTIMATORS
+from releg.sbn import SigmoidBeliefNet
+from releg.weights import load, load_weights
 
 
 class LoadedRun(NamedTuple):
@@ -21,6 +26,29 @@ class LoadedRun(NamedTuple):
     module: SBNModule
     data: BinaryImages
     step: int
+
+
+class Trained(NamedTuple):
+    """Weights to measure at."""
+
+    model: SigmoidBeliefNet
+    estimator: Estimator | None  # the run's own, which published weights lack
+    data: BinaryImages
+    step: int
+    trained_with: str  # the name of an estimator's config
+
+
+def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) -> Trained:
+    """What a checkpoint in its run's folder holds, or a .safetensors file of results/weights, which are all of MNIST.
+
+    The other arguments are those of load_run.
+    """
+    if path.suffix == ".safetensors":
+        says = load_weights(path)[1]
+        name = ESTIMATORS[says["estimator"]].config
+        return Trained(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), name)
+    module, data, step = load_run(path, data_dir, trust)
+    return Trained(module.model, module.estimator, data, step, snake_case(type(module.estimator).__name__))
 
 
 def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False) -> LoadedRun:

@@ -12,7 +12,10 @@ from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
 from releg.report.compare import write_compare
 from releg.report.compare_plot import front
 from releg.report.names import label_of
+from releg.sbn import SigmoidBeliefNet
+from releg.weights import save_model
 
+AMOUNTS = ["--num-images", "3", "--samples-per-image", "4", "--baseline-steps", "2"]
 FEW = ["common_random_numbers", "likelihood_ratio", "vimco", "straight_through"]
 
 
@@ -30,8 +33,7 @@ def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
     configs = ["--config", "base.yaml", "--config", str(tiny), "--config", "estimator/common_random_numbers.yaml"]
-    amounts = ["--num-images", "3", "--samples-per-image", "4", "--baseline-steps", "2"]
-    return ["compare", *configs, *amounts, "--output", str(output), *more]
+    return ["compare", *configs, *AMOUNTS, "--output", str(output), *more]
 
 
 @pytest.mark.long
@@ -121,6 +123,14 @@ def test_other_settings_of_an_estimator_are_another_measurement(
     mine.write_text(text.rstrip() + "\n          init_args: {decay: 0.5}\n")  # of the running average
     cli.main(command)
     assert measured == [str(mine)]
+
+
+def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = tmp_path / "lr.safetensors"
+    save_model(weights, SigmoidBeliefNet(784, [4, 3]), {"estimator": "lr", "best_step": "1500"})
+    command = ["compare", "--ckpt", str(weights), "--estimators", *FEW[:2], *AMOUNTS]
+    assert cli.main([*command, "--output", str(tmp_path)]) == 0
+    assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

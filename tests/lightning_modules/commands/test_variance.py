@@ -39,7 +39,7 @@ def test_the_table_and_the_file_have_the_same_numbers(checkpoint: Path, capsys: 
     assert {row["step"] for row in rows} == {"4"}
     for row in rows:
         assert f"{float(row['value']):.4g} ±" in printed
-    assert "SBN(3-5) after 4 steps with likelihood_ratio" in printed
+    assert "SBN(3-5) after 4 steps with LR" in printed
     assert "ratio to common_random_numbers" in printed
     assert "likelihood_ratio: the run's own, with what it learned." in printed
 

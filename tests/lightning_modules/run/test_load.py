@@ -1,4 +1,4 @@
-"""A run from its files."""
+"""Trained weights from their files."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,9 @@ import torch
 
 from lightning_modules import cli
 from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.run.load import load_run
+from lightning_modules.run.load import load_run, load_trained
+from releg.sbn import SigmoidBeliefNet
+from releg.weights import save_model
 from tests.lightning_modules.commands_helper import fit, folder_of
 
 
@@ -27,6 +29,15 @@ def test_module_data_and_step_are_those_of_the_checkpoint(run: Path) -> None:
     assert all(torch.equal(value, state["state_dict"][name]) for name, value in module.state_dict().items())
     assert data.checksum == state["identity"]["data"]
     assert torch.equal(module.model.mean, data.mean)
+
+
+def test_published_weights_need_nothing_beside_them(tmp_path: Path) -> None:
+    model = SigmoidBeliefNet(784, [4, 3])
+    save_model(tmp_path / "lr.safetensors", model, {"estimator": "lr", "best_step": "7"})
+    trained = load_trained(tmp_path / "lr.safetensors")
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in trained.model.state_dict().items())
+    assert (trained.estimator, trained.step, trained.trained_with) == (None, 7, "likelihood_ratio")
+    assert trained.data.images("train").shape == (50_000, 784)
 
 
 def test_without_its_config_or_with_another_runs_a_checkpoint_is_refused(run: Path, tmp_path: Path) -> None:
