@@ -93,6 +93,19 @@ class BinaryImages(pl.LightningDataModule, ABC):
         start = sum(self.counts[:place])
         return self._all().bits[start : start + self.counts[place]]
 
+    def training_images(self, num_images: int) -> Tensor:
+        """The frozen bits of all training images, `num_images` at least, in their own order, (N, data_size) uint8."""
+        self.check_training_count(num_images)
+        return torch.from_numpy(self.images("train"))
+
+    def check_training_count(self, num_images: int) -> None:
+        """Raise ValueError unless there are that many training images."""
+        if num_images > self.counts.train:
+            raise ValueError(
+                f"num_images is {num_images:,}, expected at most the {self.counts.train:,} training images of "
+                f"{type(self).__name__}; choose fewer"
+            )
+
     @cached_property
     def mean(self) -> Tensor:
         """Expectation of each pixel over the training images, (data_size,) float32; centring subtracts it."""

@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from tqdm import tqdm
 
 from lightning_modules.run import ranks
 from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program, one_sentence
@@ -19,6 +21,7 @@ from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program
 # Mistakes of the user and of the machine. Anything else is a mistake of the program.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
 SECONDS_FOR_RANK_0 = 10.0  # to end
+SECONDS_BETWEEN_LINES = 15.0  # of progress, where there is no terminal
 
 logger = logging.getLogger("releg")
 _voice = threading.Lock()
@@ -42,6 +45,27 @@ class EndedEarlyError(BaseException):
 def say(sentence: str) -> None:
     """Print one line on standard error, from rank 0 only."""
     logger.info(sentence)
+
+
+@contextmanager
+def showing(what: str, total: int, tell: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, a line now and then elsewhere; yields the function that advances it."""
+    started = last = time.monotonic()
+    done = 0
+    with tqdm(total=total, desc=what, unit="image", leave=False, disable=not sys.stderr.isatty()) as bar:
+
+        def move(images: int) -> None:
+            nonlocal done, last
+            done += images
+            bar.update(images)
+            now = time.monotonic()
+            if bar.disable and now - last > SECONDS_BETWEEN_LINES and done < total:
+                last = now
+                left = (now - started) / done * (total - done)
+                tell(f"{what}: {done} of {total} images, {left / 60:.1f} min left")
+
+        yield move
+    tell(f"{what}: {total} images in {time.monotonic() - started:.1f} s")
 
 
 def quieten() -> None:

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytorch_lightning as pl
-import torch
-from torch import Tensor, nn
-from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import say
+from lightning_modules.console import say, showing
 from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.ranks import others_wait
-from lightning_modules.run.settings import snake_case
 from lightning_modules.run.tables import read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.shipped_estimators import name_of
 from releg.estimators.base import Estimator
 from releg.measure.collected import GradientVariances
-from releg.measure.fitting import attached, fitted
+from releg.measure.fitting import have_same_settings, prepare
 from releg.measure.variance import measure
-from releg.sbn import SigmoidBeliefNet
 
 FILE = "grad_variance.csv"
-SECONDS_BETWEEN_LINES = 15.0
 
 
 class GradientVariance(RunCallback):
@@ -89,7 +81,7 @@ class GradientVariance(RunCallback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse what could not be measured, before training instead of after it."""
         assert isinstance(pl_module, SBNModule)
-        check_count(_data(trainer), self.num_images)
+        _data(trainer).check_training_count(self.num_images)
         name = name_of(pl_module.estimator)
         other = self.estimators.get(name)
         if other is not None and not have_same_settings(pl_module.estimator, other, pl_module.model):
@@ -122,7 +114,7 @@ class GradientVariance(RunCallback):
         assert isinstance(pl_module, SBNModule)
         small = bool(getattr(trainer, "fast_dev_run", False))  # only to see that it runs
         count, samples, steps = (2, 2, 2) if small else (self.num_images, self.samples_per_image, self.baseline_steps)
-        images = training_images(_data(trainer), count)
+        images = _data(trainer).training_images(count)
         device = trainer.strategy.root_device  # at the end of a run Lightning has moved the weights off the device
         model = copy.deepcopy(pl_module.model).to(device)
         own = copy.deepcopy(pl_module.estimator).to(device)
@@ -163,81 +155,6 @@ def _check_settings(
     for name, value, fine, expected, usual in checks:
         if not fine:
             raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")
-
-
-def check_count(data: BinaryImages, num_images: int) -> None:
-    """Raise ValueError unless there are that many training images."""
-    if num_images > data.counts.train:
-        raise ValueError(
-            f"num_images is {num_images:,}, expected at most the {data.counts.train:,} training images of "
-            f"{type(data).__name__}; choose fewer"
-        )
-
-
-def training_images(data: BinaryImages, num_images: int) -> Tensor:
-    """The frozen bits of all training images, `num_images` at least, in their own order, (N, data_size) uint8."""
-    check_count(data, num_images)
-    return torch.from_numpy(data.images("train"))
-
-
-def prepare(
-    estimators: Mapping[str, Estimator],
-    own: Estimator | None,
-    model: SigmoidBeliefNet,
-    images: Tensor,
-    baseline_steps: int,
-    seed: int,
-) -> dict[str, Estimator]:
-    """Estimators ready to be measured: a run's own where settings agree, else with what they own trained first."""
-    return {
-        name: own
-        if own is not None and have_same_settings(own, estimator, model)
-        else fitted(estimator, model, images, baseline_steps, seed)
-        for name, estimator in estimators.items()
-    }
-
-
-def name_of(estimator: Estimator) -> str:
-    """CommonRandomNumbers -> common_random_numbers."""
-    return snake_case(type(estimator).__name__)
-
-
-def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:
-    """Whether two estimators, the first attached to the model, differ at most in what they have learned."""
-    return _settings(own) == _settings(attached(other, model, torch.Generator(model.mean.device)))
-
-
-def _settings(estimator: Estimator) -> list[tuple[str, type[nn.Module], dict[str, object]]]:
-    """Classes and plain public attributes of an estimator and all its parts."""
-    return [
-        (name, type(part), {k: v for k, v in vars(part).items() if _is_plain(v) and k[0] != "_" and k != "training"})
-        for name, part in estimator.named_modules()
-    ]
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
-
-
-@contextmanager
-def showing(what: str, total: int, tell: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, a line now and then elsewhere; yields the function that advances it."""
-    started = last = time.monotonic()
-    done = 0
-    with tqdm(total=total, desc=what, unit="image", leave=False, disable=not sys.stderr.isatty()) as bar:
-
-        def move(images: int) -> None:
-            nonlocal done, last
-            done += images
-            bar.update(images)
-            now = time.monotonic()
-            if bar.disable and now - last > SECONDS_BETWEEN_LINES and done < total:
-                last = now
-                left = (now - started) / done * (total - done)
-                tell(f"{what}: {done} of {total} images, {left / 60:.1f} min left")
-
-        yield move
-    tell(f"{what}: {total} images in {time.monotonic() - started:.1f} s")
 
 
 def metrics_of(results: Mapping[str, GradientVariances], own: str) -> dict[str, float]:

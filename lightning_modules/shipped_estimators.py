@@ -14,6 +14,7 @@ from lightning_modules.sentences import one_sentence
 from lightning_modules.yaml_files import read_yaml
 from releg import estimators
 from releg.estimators.base import Estimator
+from releg.report.names import snake_case
 
 ESTIMATOR_CONFIGS = CONFIGS / "estimator"
 
@@ -21,6 +22,11 @@ ESTIMATOR_CONFIGS = CONFIGS / "estimator"
 def shipped_names() -> list[str]:
     """Names of the shipped estimator configs."""
     return sorted(path.stem for path in ESTIMATOR_CONFIGS.glob("*.yaml"))
+
+
+def name_of(estimator: Estimator) -> str:
+    """CommonRandomNumbers -> common_random_numbers."""
+    return snake_case(type(estimator).__name__)
 
 
 def import_all() -> None:

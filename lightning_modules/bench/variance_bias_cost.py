@@ -19,11 +19,12 @@ from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import REFERENCE, Schedule, interleave, summary
 from lightning_modules.bench.steps import Problem, make_step
-from lightning_modules.gradient_variance import prepare, showing
+from lightning_modules.console import showing
 from lightning_modules.shipped_estimators import estimator_settings, read_estimator
 from releg.estimators.base import Estimator
 from releg.files import write_json
 from releg.measure.bias_and_variance import ImageMoments, compare, reference_moments
+from releg.measure.fitting import prepare
 from releg.sbn import SigmoidBeliefNet
 
 SCHEDULE = Schedule(rounds=8, steps=5, slow_rounds=3)

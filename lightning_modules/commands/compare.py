@@ -10,7 +10,6 @@ from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
 from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.console import EndedEarlyError
-from lightning_modules.gradient_variance import training_images
 from lightning_modules.run.load import Trained, load_trained
 from lightning_modules.run.provenance import provenance
 from lightning_modules.run.settings import Settings
@@ -91,7 +90,7 @@ def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Compa
     else:
         trained, when = _untrained(options.config), "at initial weights"
     settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
-    images = training_images(trained.data, options.num_images)
+    images = trained.data.training_images(options.num_images)
     store = options.output / "compare"
     return Comparer(trained.model, trained.estimator, images, settings, store, process), f"{trained.model} {when}"
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from lightning_modules.bench.variance_parts import Work, measure_in_parts
 from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, at_least, read_estimators
-from lightning_modules.gradient_variance import prepare, showing, training_images
+from lightning_modules.console import showing
 from lightning_modules.run.load import load_trained
 from lightning_modules.run.tables import variance_csv, variance_rows
 from releg.estimators.base import Estimator
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
+from releg.measure.fitting import prepare
 from releg.measure.moments import Number
 from releg.report.names import label_of
 
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> int:
     others = read_estimators(options.estimators)
     output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
     trained = load_trained(options.ckpt, options.data_dir, options.trust)
-    images = training_images(trained.data, options.num_images)
+    images = trained.data.training_images(options.num_images)
     asked = prepare(others, trained.estimator, trained.model, images, options.baseline_steps, options.seed)
     count = options.num_images
     work = Work(asked, trained.model, images[:count], options.samples_per_image, options.seed)

@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from lightning_modules.console import SECONDS_BETWEEN_LINES
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.jobs import Ended, Job
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.result import read_result
 
-SECONDS_BETWEEN_LINES = 15.0
 SECONDS_BETWEEN_REFRESHES = 0.5
 TRUSTED_AFTER = 10.0  # seconds of predicted work, before which actual times do not correct the prediction
 

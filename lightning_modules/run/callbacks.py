@@ -16,7 +16,7 @@ from torchvision.utils import make_grid
 from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import say
+from lightning_modules.console import SECONDS_BETWEEN_LINES, say
 from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals
@@ -26,7 +26,6 @@ from releg.sbn import SigmoidBeliefNet
 
 SECONDS_BETWEEN_WRITES = 1.0  # of the progress file
 IMAGES_PER_ROW = 8  # and per column
-SECONDS_BETWEEN_LINES = 15.0
 
 
 class TrainingClock(RunCallback):

@@ -18,10 +18,11 @@ import yaml
 
 from lightning_modules.run import lock
 from lightning_modules.run.identity import differences, settings_of
-from lightning_modules.run.settings import Config, Settings, snake_case
+from lightning_modules.run.settings import Config, Settings
 from lightning_modules.yaml_files import read_yaml
 from releg.architecture import architecture_name
 from releg.files import remove_leftovers, write_atomically
+from releg.report.names import snake_case
 
 CONFIG, RESULT = "config.yaml", "result.json"
 SECONDS_FOR_RANK_0 = 60.0  # to choose the folder

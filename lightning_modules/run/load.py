@@ -11,8 +11,9 @@ from lightning_modules.binary_images import BinaryImages
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.folder import CONFIG, read_config
 from lightning_modules.run.identity import check_fits, check_settings, identity_of
-from lightning_modules.run.settings import build, snake_case
+from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.shipped_estimators import name_of
 from lightning_modules.trust import only_shipped_classes
 from releg.estimators.base import Estimator
 from releg.report.names import ESTIMATORS
@@ -48,7 +49,7 @@ def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) 
         name = ESTIMATORS[says["estimator"]].config
         return Trained(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), name)
     module, data, step = load_run(path, data_dir, trust)
-    return Trained(module.model, module.estimator, data, step, snake_case(type(module.estimator).__name__))
+    return Trained(module.model, module.estimator, data, step, name_of(module.estimator))
 
 
 def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False) -> LoadedRun:

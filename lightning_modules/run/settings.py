@@ -30,6 +30,7 @@ from lightning_modules.shipped_estimators import import_all
 from lightning_modules.trust import HELP as TRUST
 from lightning_modules.trust import only_shipped_classes
 from lightning_modules.yaml_files import read_yaml
+from releg.report.names import snake_case
 from releg.rmsprop import PAPER
 
 Config = dict[str, Any]  # as config.yaml keeps it
@@ -222,11 +223,6 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(_is_plain(each) for each in value)
     return isinstance(value, (bool, int, float, str))
-
-
-def snake_case(name: str) -> str:
-    """CommonRandomNumbers -> common_random_numbers."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _estimator_in(file: Path, class_path: str) -> Config | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from releg.estimators.base import Estimator
 from releg.rmsprop import paper_rmsprop
@@ -56,3 +57,37 @@ def fitted(estimator: Estimator, model: SigmoidBeliefNet, images: Tensor, steps:
             if step == 0 and all(torch.equal(value, before[key]) for key, value in estimator.state_dict().items()):
                 break
     return estimator.eval()
+
+
+def prepare(
+    estimators: Mapping[str, Estimator],
+    own: Estimator | None,
+    model: SigmoidBeliefNet,
+    images: Tensor,
+    baseline_steps: int,
+    seed: int,
+) -> dict[str, Estimator]:
+    """Estimators ready to be measured: a run's own where settings agree, else with what they own trained first."""
+    return {
+        name: own
+        if own is not None and have_same_settings(own, estimator, model)
+        else fitted(estimator, model, images, baseline_steps, seed)
+        for name, estimator in estimators.items()
+    }
+
+
+def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:
+    """Whether two estimators, the first attached to the model, differ at most in what they have learned."""
+    return _settings(own) == _settings(attached(other, model, torch.Generator(model.mean.device)))
+
+
+def _settings(estimator: Estimator) -> list[tuple[str, type[nn.Module], dict[str, object]]]:
+    """Classes and plain public attributes of an estimator and all its parts."""
+    return [
+        (name, type(part), {k: v for k, v in vars(part).items() if _is_plain(v) and k[0] != "_" and k != "training"})
+        for name, part in estimator.named_modules()
+    ]
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -88,3 +89,8 @@ def budget_name(steps: int) -> str:
 def data_name(class_path: str) -> str:
     """lightning_modules.binarized_mnist.BinarizedMNIST -> MNIST."""
     return class_path.rsplit(".", 1)[-1].removeprefix("Binarized")
+
+
+def snake_case(name: str) -> str:
+    """CommonRandomNumbers -> common_random_numbers."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -28,6 +28,13 @@ def test_splits_follow_each_other_in_the_order_of_the_images() -> None:
     assert np.array_equal(torch.cat(list(data.test_dataloader())), parts[2])
 
 
+def test_training_images_are_the_frozen_bits_for_every_seed_and_never_fewer_than_asked_for() -> None:
+    for seed in (0, 3):
+        assert np.array_equal(small(seed=seed).training_images(200), BITS[:200])
+    with pytest.raises(ValueError, match="num_images is 201, expected at most the 200 training images of Small"):
+        small().training_images(201)
+
+
 @pytest.mark.parametrize("given", [Images(BITS), Images(BITS, GREY[:200])], ids=["frozen", "redrawn"])
 def test_batches_are_contiguous_float32_zeros_and_ones(given: Images) -> None:
     data = small(given)

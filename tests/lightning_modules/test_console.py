@@ -91,3 +91,16 @@ def test_the_sentence_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys.stderr, "write", written.append)
     complain("cannot write it")
     assert written == ["releg: cannot write it\n"]
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, lines = [0.0], list[str]()
+    monkeypatch.setattr("lightning_modules.console.time.monotonic", lambda: now[0])
+    with console.showing("a measurement", 10, lines.append) as move:
+        for now[0] in (10.0, 20.0, 30.0, 60.0):
+            move(2)
+    assert lines == [
+        "a measurement: 4 of 10 images, 0.5 min left",
+        "a measurement: 8 of 10 images, 0.2 min left",
+        "a measurement: 10 images in 60.0 s",
+    ]

@@ -16,7 +16,7 @@ from pytorch_lightning.loggers.logger import DummyLogger
 
 from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.gradient_variance import GradientVariance, have_same_settings, training_images
+from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.run.callbacks import TrainingClock
 from lightning_modules.run.tables import VARIANCE_COLUMNS, MetricsCSV, read_variances
 from lightning_modules.sbn_module import SBNModule
@@ -230,23 +230,3 @@ def test_another_estimator_by_the_name_of_the_runs_own_is_refused(tmp_path: Path
     train(tmp_path / "same", data, small(estimators={"likelihood_ratio": paper_lr()}))
     with pytest.raises(ValueError, match="rename it"):
         train(tmp_path / "other", data, small(estimators={"likelihood_ratio": LikelihoodRatio()}))
-
-
-def test_settings_are_compared_but_not_what_was_learned() -> None:
-    module = SBNModule(LAYERS, paper_lr(), 784)
-    for parameter in module.estimator.parameters():
-        torch.nn.init.ones_(parameter)
-    assert have_same_settings(module.estimator, paper_lr(), module.model)
-    others = [
-        LikelihoodRatio([InputDependent(), RunningAverage(decay=0.9)]),
-        LikelihoodRatio([InputDependent(99), RunningAverage()]),
-        LikelihoodRatio([RunningAverage(), InputDependent()]),
-        LikelihoodRatio([InputDependent(), RunningAverage()], samples=2),
-        crn(),
-    ]
-    assert not any(have_same_settings(module.estimator, other, module.model) for other in others)
-
-
-def test_images_are_the_first_of_the_training_split_and_the_same_for_every_seed(data: BinarizedMNIST) -> None:
-    dynamic = BinarizedMNIST(binarization="dynamic", seed=3)
-    assert torch.equal(training_images(dynamic, 7)[:7], torch.from_numpy(data.images("train")[:7]))

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimate, Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure.fitting import fitted
+from releg.measure.fitting import fitted, have_same_settings
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.helpers import random_model, random_x
 
@@ -54,3 +55,17 @@ def test_a_running_average_alone_is_fitted_too() -> None:
     model, images = random_model(6, [4, 3], seed=1), random_x(64, 6, seed=1)
     estimator = fitted(LikelihoodRatio([RunningAverage()]), model, images, 50)
     assert bool((estimator.state_dict()["baselines.0.average"] < -1).all())
+
+
+def test_settings_are_compared_but_not_what_was_learned() -> None:
+    model, images = random_model(6, [4, 3]), random_x(64, 6)
+    own = fitted(LikelihoodRatio([InputDependent(), RunningAverage()]), model, images, 3)
+    assert have_same_settings(own, LikelihoodRatio([InputDependent(), RunningAverage()]), model)
+    others = [
+        LikelihoodRatio([InputDependent(), RunningAverage(decay=0.9)]),
+        LikelihoodRatio([InputDependent(99), RunningAverage()]),
+        LikelihoodRatio([RunningAverage(), InputDependent()]),
+        LikelihoodRatio([InputDependent(), RunningAverage()], samples=2),
+        CommonRandomNumbers("batched"),
+    ]
+    assert not any(have_same_settings(own, other, model) for other in others)
