@@ -23,11 +23,11 @@ from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
 from releg.files import write_atomically
-from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
+from releg.report.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
 from releg.report.recipe import FILE, best_recipes, write_recipe
 
 RATES = (0.001, 0.003, 0.01)
-SHAPES = ("linear", "cosine", "hold_then_linear")
+SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
 SHORT, LONG = 10_000, 50_000
 
 
@@ -36,7 +36,7 @@ class Trial(NamedTuple):
 
     estimator: str  # lr or crn
     rate: float
-    shape: str  # a file of configs/schedule, or constant
+    shape: str  # of releg.report.names.SCHEDULES
     steps: int
     binarization: str = "dynamic"
 
@@ -44,7 +44,7 @@ class Trial(NamedTuple):
         """The run of the grid that it is."""
         overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[EXTENDED_ARCHITECTURE]}"]
         overlays += [f"estimator/{ESTIMATOR_OVERLAYS[self.estimator]}"]
-        if self.shape != "constant":
+        if self.shape != CONSTANT_RATE:
             overlays.append(f"schedule/{self.shape}.yaml")
         words = [word for overlay in overlays for word in ("--config", str(CONFIGS / overlay))]
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
@@ -57,7 +57,7 @@ class Trial(NamedTuple):
 def short_trials() -> Iterator[Trial]:
     """Every peak rate and shape; and the paper's rate, constant."""
     for estimator in ESTIMATOR_OVERLAYS:
-        yield Trial(estimator, 0.001, "constant", SHORT)
+        yield Trial(estimator, 0.001, CONSTANT_RATE, SHORT)
         for rate in RATES:
             yield from (Trial(estimator, rate, shape, SHORT) for shape in SHAPES)
 

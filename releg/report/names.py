@@ -1,4 +1,4 @@
-"""The names in files, tables and figures: the paper's estimators and architectures, the budgets, the data."""
+"""The names in files, tables and figures: the paper's estimators and architectures, schedules, budgets, data."""
 
 from __future__ import annotations
 
@@ -47,6 +47,26 @@ PUBLISHED = {
     "gumbel_rao": "Gumbel-Rao",
     "reinmax": "ReinMax",
 }
+
+
+class Schedule(NamedTuple):
+    """How the learning rate changes during a run."""
+
+    class_name: str  # in lightning_modules/schedules.py
+    words: str  # in tables
+
+
+# By the names of their config files; the first is what a run without a schedule has
+CONSTANT_RATE = "constant"
+SCHEDULES = {
+    CONSTANT_RATE: Schedule("", "constant"),
+    "linear": Schedule("LinearDecay", "falling linearly to zero"),
+    "cosine": Schedule("CosineDecay", "falling to zero as a cosine"),
+    "hold_then_linear": Schedule(
+        "HoldThenLinearDecay", "constant for half of the steps, then falling linearly to zero"
+    ),
+}
+
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
 FIGURE1_IMAGES = 50_000  # on which the paper measures gradient variances
@@ -71,6 +91,12 @@ def estimator_name(class_path: str) -> str:
     """lr, crn, or the class name of another estimator."""
     class_name = class_path.rsplit(".", 1)[-1]
     return next((name for name, known in ESTIMATORS.items() if known.class_name == class_name), class_name)
+
+
+def schedule_name(class_path: str) -> str:
+    """linear, cosine, ..., or the class name of another schedule; an empty class path means a constant rate."""
+    class_name = class_path.rsplit(".", 1)[-1]
+    return next((name for name, known in SCHEDULES.items() if known.class_name == class_name), class_name)
 
 
 def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> str:

@@ -9,14 +9,12 @@ from typing import Any
 
 from releg.files import write_atomically
 from releg.report.formats import readable
-from releg.report.names import ESTIMATORS, EXTENDED_ARCHITECTURE, label_of
+from releg.report.names import CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, label_of
 from releg.report.runs import read_manifest
 from releg.report.tables import table
 
 FILE = "recipe/trials.json"
 PAGE = "recipe.md"
-SHAPES = {"constant": "constant", "linear": "linear", "cosine": "cosine", "hold_then_linear": "hold, then linear"}
-SCHEDULES = {"LinearDecay": "linear", "CosineDecay": "cosine", "HoldThenLinearDecay": "hold_then_linear"}
 Entry = dict[str, Any]
 Recipe = tuple[float, str]  # peak rate and shape
 
@@ -49,14 +47,14 @@ def _published(results: Path) -> list[Entry]:
         {
             "estimator": run.estimator,
             "rate": run.config["model.optimizer.init_args.lr"],
-            "shape": SCHEDULES[run.config["model.lr_scheduler.class_path"].rpartition(".")[2]],
+            "shape": run.schedule,
             "steps": run.steps,
             "binarization": run.config["data.binarization"],
             "val/elbo": run.result["val/elbo"],
             "commit": run.provenance[-1]["commit"],
         }
         for run in runs
-        if (run.net, run.seed) == (EXTENDED_ARCHITECTURE, 0) and "model.lr_scheduler.class_path" in run.config
+        if (run.net, run.seed) == (EXTENDED_ARCHITECTURE, 0) and run.schedule != CONSTANT_RATE
     ]
 
 
@@ -92,7 +90,7 @@ def _of_one_length(entries: list[Entry]) -> list[str]:
             if (e["rate"], e["shape"]) == (rate, shape) and e["binarization"] == bits
         }
         cells = ["" if name not in known else _cell(known[name], best[name]) for name in ESTIMATORS]
-        body.append([f"{rate:g}", SHAPES.get(shape, shape), bits, *cells])
+        body.append([f"{rate:g}", shape.replace("_", " "), bits, *cells])
     return table(head, body, texts=3)
 
 

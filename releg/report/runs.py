@@ -13,21 +13,18 @@ from releg.report.formats import readable
 from releg.report.names import (
     AUTHORS_STEPS,
     BUDGETS,
+    CONSTANT_RATE,
     FIGURE1_ARCHITECTURE,
     PAPER_DATA,
     PUBLISHED_BUDGET,
+    SCHEDULES,
     budget_name,
     data_name,
     estimator_name,
+    schedule_name,
 )
 
 Row = dict[str, Any]
-SCHEDULES = {  # what tables call a schedule, by its class name
-    "": "constant",
-    "LinearDecay": "falling linearly to zero",
-    "CosineDecay": "falling to zero as a cosine",
-    "HoldThenLinearDecay": "constant for half of the steps, then falling linearly to zero",
-}
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,11 @@ class Run:
     def steps(self) -> int:
         """The number of training steps."""
         return int(self.config["trainer.max_steps"])
+
+    @property
+    def schedule(self) -> str:
+        """How the learning rate changes: constant, linear, ..., or the class name of a schedule of the user's own."""
+        return schedule_name(self.config.get("model.lr_scheduler.class_path", ""))
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def budget_sentence(runs: list[Run]) -> str:
     budget += f", {' and '.join(dict.fromkeys(map(recipe, runs)))}"
     if steps[0] >= AUTHORS_STEPS:
         return f"{budget}; as many steps as the authors' later code trains."
-    if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all("model.lr_scheduler.class_path" in run.config for run in runs):
+    if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all(run.schedule != CONSTANT_RATE for run in runs):
         return f"{budget}."  # the learning rate has reached zero
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
 
@@ -169,8 +171,8 @@ def recipe(run: Run) -> str:
     optimizer = run.config.get("model.optimizer.class_path", "RMSprop").rsplit(".", 1)[-1]
     old = run.config.get("model.learning_rate", 0.001)  # in configs saved before the optimiser was a choice
     rate = run.config.get("model.optimizer.init_args.lr", old)
-    scheduler = run.config.get("model.lr_scheduler.class_path", "").rsplit(".", 1)[-1]
-    return f"{optimizer} at {rate}, {SCHEDULES.get(scheduler, scheduler)}"
+    shape = SCHEDULES[run.schedule].words if run.schedule in SCHEDULES else run.schedule
+    return f"{optimizer} at {rate}, {shape}"
 
 
 def missing_lines(manifest: Manifest, title: str) -> list[str]:
