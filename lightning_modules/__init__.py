@@ -2,4 +2,6 @@
 
 from pathlib import Path
 
-CONFIGS = Path(__file__).parent / "configs"  # what is shipped
+ROOT = Path(__file__).parents[1]  # of the repository
+CONFIGS = ROOT / "lightning_modules" / "configs"  # what is shipped
+RESULTS = ROOT / "results"  # what is published

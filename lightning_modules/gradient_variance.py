@@ -20,8 +20,7 @@ from releg.estimators.base import Estimator
 from releg.measure.collected import GradientVariances
 from releg.measure.fitting import have_same_settings, prepare
 from releg.measure.variance import measure
-
-FILE = "grad_variance.csv"
+from releg.report.file_names import VARIANCES
 
 
 class GradientVariance(RunCallback):
@@ -129,7 +128,7 @@ class GradientVariance(RunCallback):
 
 
 def _file(trainer: pl.Trainer) -> Path:
-    return Path(trainer.default_root_dir) / FILE
+    return Path(trainer.default_root_dir) / VARIANCES
 
 
 def _data(trainer: pl.Trainer) -> BinaryImages:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-ROOT = Path(__file__).parents[1]
+from lightning_modules import ROOT
 
 
 def current_folder() -> str:

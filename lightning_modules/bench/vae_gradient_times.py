@@ -30,6 +30,7 @@ from lightning_modules.run.provenance import provenance
 from releg.discrete import gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_json
+from releg.report.file_names import LIBRARY_TIMES
 
 ROWS = 50
 DATA_SIZE = prod(BinarizedMNIST.shape)
@@ -151,7 +152,7 @@ def main() -> None:
         "rows": rows,
         "memory_mib": memory(),
     }
-    write_json(options.results_dir / "library_times.json", report)
+    write_json(options.results_dir / LIBRARY_TIMES, report)
 
 
 if __name__ == "__main__":

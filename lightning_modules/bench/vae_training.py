@@ -26,6 +26,7 @@ from releg.discrete import gradient
 from releg.estimators.parts.others import less_others
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_json
+from releg.report.file_names import LIBRARY_TRAINING
 
 BATCH, VALIDATION_IMAGES = 50, 1000
 RATES = (0.001, 0.003, 0.01)
@@ -110,7 +111,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rate, runs = Plan(BinarizedMNIST(batch_size=BATCH), options.steps, options.every, options.seed).runs()
     report = {"provenance": provenance(), "batch": BATCH, "steps": options.steps, "rate": rate, "runs": runs}
-    write_json(options.results_dir / "library_training.json", report)
+    write_json(options.results_dir / LIBRARY_TRAINING, report)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from lightning_modules.run.provenance import provenance
 from releg.architecture import layers_of
 from releg.files import check_writable, write_json
 from releg.machine import cores
-from releg.report import bench as report
+from releg.report.bench import write_bench
+from releg.report.file_names import BENCH, BENCH_STUDIES
 from releg.report.names import ARCHITECTURES
 
 DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU or GPU.
@@ -158,11 +159,11 @@ def via_trainer(effort: Effort) -> ViaTrainer | None:
 
 def write(folder: Path, rows: list[Row], studies: Mapping[str, object]) -> None:
     """Write the numbers, then the report made from them."""
-    for name, content in ((report.ROWS, rows), (report.STUDIES, studies)):
+    for name, content in ((BENCH, rows), (BENCH_STUDIES, studies)):
         write_json(folder / name, content, indent=2)
-    written = report.write_bench(folder)
+    written = write_bench(folder)
     print(written[0].read_text())
-    say(f"written to {', '.join(str(path) for path in [folder / report.ROWS, folder / report.STUDIES, *written])}")
+    say(f"written to {', '.join(str(path) for path in [folder / BENCH, folder / BENCH_STUDIES, *written])}")
 
 
 def chosen_effort(options: argparse.Namespace) -> Effort:

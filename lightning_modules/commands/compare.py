@@ -16,6 +16,7 @@ from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import shipped_names
 from releg.files import check_writable, write_json
 from releg.report.compare import write_compare
+from releg.report.file_names import COMPARE
 from releg.report.names import label_of
 
 DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
         "provenance": {key: value for key, value in provenance().items() if key != "command"},
         "rows": rows,
     }
-    write_json(options.output / "compare.json", document)
+    write_json(options.output / COMPARE, document)
     print(write_compare(options.output))
     print(f"written to {options.output}/compare.md, .csv, .json and .png", file=sys.stderr)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -11,16 +10,17 @@ from typing import NamedTuple
 
 import torch
 
+from lightning_modules import RESULTS
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.commands.options import Parser, at_least
 from lightning_modules.grid import published_weights
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
 from releg.report import tables
-from releg.report.names import WEIGHTS
+from releg.report.file_names import WEIGHTS
+from releg.report.table1 import Paper, read_paper
 from releg.weights import load
 
-RESULTS = Path(__file__).parents[2] / "results"
 IMAGES_AT_ONCE = 500
 MOST_STANDARD_ERRORS = 4.0  # eight cells: less than one false alarm in a thousand runs of the command
 
@@ -118,12 +118,7 @@ def evaluate(path: Path, x: torch.Tensor, samples: int) -> Evaluation:
     return Evaluation(weights.mean().item(), weights.var(1).mean().item(), *weights.shape)
 
 
-def read_paper(results: Path) -> dict[str, dict[str, float]]:
-    """Table 1 of the paper: architecture -> estimator -> negative bound."""
-    return json.loads((results / "paper.json").read_text())["test_nll"]
-
-
-def table(verdicts: Sequence[Verdict], paper: dict[str, dict[str, float]]) -> str:
+def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
     """One row per cell."""
     rows = []
     for verdict in verdicts:

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 from torchvision.datasets import MNIST
 
+from lightning_modules import ROOT
 from lightning_modules.data_parts.bits import Array
 from releg.files import write_atomically
 
 log = logging.getLogger(__name__)
 
-REPOSITORY_DATA = Path(__file__).parents[2] / "data"
+REPOSITORY_DATA = ROOT / "data"
 HEADER = 16  # bytes before the pixels of an idx file: magic number, images, rows, columns, four bytes each
 FILES = ("train-images-idx3-ubyte", "t10k-images-idx3-ubyte")
 

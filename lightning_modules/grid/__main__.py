@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lightning_modules.grid.options import RESULTS, parse_options
+from lightning_modules import RESULTS
+from lightning_modules.grid.options import parse_options
 from lightning_modules.run.lock import locked
 from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 from lightning_modules.start import current_folder_last, loading
 from releg.files import check_writable, remove_leftovers, write_atomically
-
-PAPER = "paper.json"
+from releg.report.file_names import PAPER
 
 
 def main(arguments: list[str] | None = None) -> int:

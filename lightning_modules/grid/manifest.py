@@ -15,9 +15,7 @@ from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
 from releg.files import write_json
-
-RUNS = "runs.json"
-EXTENDED_RUNS = "extended_runs.json"  # those of --extended
+from releg.report.file_names import EXTENDED_RUNS, RUNS
 
 
 def write_manifests(

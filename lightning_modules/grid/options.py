@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from lightning_modules import CONFIGS
+from lightning_modules import CONFIGS, RESULTS
 from releg.report import names
 from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
@@ -21,7 +21,6 @@ ESTIMATOR_OVERLAYS = {name: f"{known.config}.yaml" for name, known in names.ESTI
 EXTENDED = tuple(
     sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATOR_OVERLAYS.values())
 )
-RESULTS = Path(__file__).parents[2] / "results"
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
 numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1: those of the budget standard to

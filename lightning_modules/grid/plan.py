@@ -16,7 +16,8 @@ from lightning_modules.grid.options import (
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
-from lightning_modules.run.tables import METRICS, read_metrics
+from lightning_modules.run.tables import read_metrics
+from releg.report.file_names import METRICS
 from releg.report.names import FIGURE1_ARCHITECTURE
 
 

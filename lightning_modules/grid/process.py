@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from lightning_modules import ROOT
 from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end_with
 
 LOG = "log.txt"  # in the run's folder: all that its processes printed
@@ -56,7 +57,7 @@ def start(
         log.flush()
         return subprocess.Popen(
             [sys.executable, "-m", "lightning_modules.grid.process", "fit", *arguments],
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lightning_modules.run.checkpoints import BEST
 from releg.architecture import architecture_name
 from releg.report.figure1_data import variance_file
-from releg.report.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, WEIGHTS
+from releg.report.file_names import WEIGHTS
+from releg.report.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES
 from releg.weights import load, load_weights, save_model
 
 
@@ -54,7 +56,7 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | No
             best[cell] = entry
     written = []
     for cell, entry in best.items():
-        checkpoint = (runs or results) / entry["folder"] / "best.ckpt"
+        checkpoint = (runs or results) / entry["folder"] / BEST
         if not checkpoint.is_file() or (runs and cell.path.is_file() and not _is_better(entry, cell)):
             continue
         if cell.path.is_file() and _describes(cell, entry):

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lightning_modules import ROOT
 from lightning_modules.grid import process
 from lightning_modules.grid.jobs import Ended, Job, OnUpdate, judge
 from lightning_modules.grid.plan import RunStatus
@@ -25,7 +26,6 @@ from lightning_modules.run.result import read_result
 RETRIES = 20  # of one run, after as many lost workers
 SECONDS_TO_CANCEL = process.SECONDS_TO_STOP + 5.0
 SECONDS_TO_ANSWER = 10.0
-ROOT = Path(__file__).parents[2]
 
 
 @contextmanager

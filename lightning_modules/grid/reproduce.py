@@ -14,12 +14,13 @@ from lightning_modules.console import quieten
 from lightning_modules.grid import local_launcher, runs_per_gpu
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate, use_threads
-from lightning_modules.grid.manifest import RUNS, kept, write_manifests
+from lightning_modules.grid.manifest import kept, write_manifests
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
 from lightning_modules.grid.published_weights import measure_variance, publish
 from lightning_modules.run.settings import Settings, build
 from releg.report.all import write_all
+from releg.report.file_names import RUNS
 from releg.report.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
 
 

@@ -15,16 +15,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightning_modules import CONFIGS
+from lightning_modules import CONFIGS, RESULTS
 from lightning_modules.grid import local_launcher
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, RESULTS
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
 from releg.files import write_atomically
+from releg.report.file_names import TRIALS
 from releg.report.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
-from releg.report.recipe import FILE, best_recipes, write_recipe
+from releg.report.recipe import best_recipes, write_recipe
 
 RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
@@ -82,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
     options = parser.parse_args(arguments)
-    folder = options.results / "recipe"
+    folder = (options.results / TRIALS).parent
     folder.mkdir(parents=True, exist_ok=True)
     entries: list[dict[str, Any]] = []
     stages: list[Callable[[], Iterator[Trial]]] = [short_trials, lambda: long_trials(entries), fixed_bits]
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
         for stage in stages:
             made, problems = _make(list(stage()), folder, options.jobs, lock, time.monotonic() - started)
             entries.extend(made)
-            write_atomically(options.results / FILE, json.dumps(entries, indent=1) + "\n")
+            write_atomically(options.results / TRIALS, json.dumps(entries, indent=1) + "\n")
             write_recipe(options.results)
             if problems:
                 print("\n".join(f"trials: {run} failed: {why}" for run, why in problems.items()), file=sys.stderr)

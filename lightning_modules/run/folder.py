@@ -22,9 +22,9 @@ from lightning_modules.run.settings import Config, Settings
 from lightning_modules.yaml_files import read_yaml
 from releg.architecture import architecture_name
 from releg.files import remove_leftovers, write_atomically
+from releg.report.file_names import CONFIG, RESULT
 from releg.report.names import snake_case
 
-CONFIG, RESULT = "config.yaml", "result.json"
 SECONDS_FOR_RANK_0 = 60.0  # to choose the folder
 SECONDS_BETWEEN_LOOKS = 0.05
 

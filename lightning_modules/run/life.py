@@ -23,7 +23,7 @@ from lightning_modules.run.checkpoints import (
     find_newest,
     load_run_checkpoint,
 )
-from lightning_modules.run.folder import CONFIG, RESULT, await_run_folder, claimed_run_folder
+from lightning_modules.run.folder import await_run_folder, claimed_run_folder
 from lightning_modules.run.hooks import NoProfiler
 from lightning_modules.run.identity import (
     OF_EVALUATION,
@@ -41,6 +41,7 @@ from lightning_modules.run.tables import MetricsCSV
 from lightning_modules.run.tensorboard import RunTensorBoard
 from lightning_modules.sbn_module import check_precision
 from releg.architecture import architecture_name
+from releg.report.file_names import CONFIG, RESULT
 
 INTERRUPTED = 130  # exit code: 128 + SIGINT
 UNFINISHED = 75  # exit code: try again later

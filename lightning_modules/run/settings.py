@@ -30,6 +30,7 @@ from lightning_modules.shipped_estimators import import_all
 from lightning_modules.trust import HELP as TRUST
 from lightning_modules.trust import only_shipped_classes
 from lightning_modules.yaml_files import read_yaml
+from releg.report.file_names import CONFIG
 from releg.report.names import snake_case
 from releg.rmsprop import PAPER
 
@@ -246,7 +247,7 @@ def _with_checkpoint(command: str, arguments: list[str]) -> tuple[list[str], Pat
         return words, None
     paths = [word.removeprefix("--ckpt_path=") for word in words if word.startswith("--ckpt_path=")]
     paths += [after for word, after in pairwise(words) if word == "--ckpt_path"]
-    beside = next((path for each in paths[-1:] if (path := Path(each).with_name("config.yaml")).is_file()), None)
+    beside = next((path for each in paths[-1:] if (path := Path(each).with_name(CONFIG)).is_file()), None)
     if beside is None:
         return words, None
     return ["--config", str(beside), *words], None if "--trust" in words else beside

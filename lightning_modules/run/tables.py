@@ -17,11 +17,10 @@ from lightning_modules.console import say
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
 from releg.report import formats
+from releg.report.file_names import METRICS
 from releg.report.formats import METRICS as METRICS_COLUMNS
 from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
 from releg.report.formats import read_variances
-
-METRICS = "metrics.csv"
 
 
 class MetricsCSV(Logger):

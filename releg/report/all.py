@@ -9,6 +9,7 @@ from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.extended import write_extended
 from releg.report.figure1 import write_figure1
+from releg.report.file_names import BENCH, COMPARE
 from releg.report.readme import write_readme
 from releg.report.recipe import write_recipe
 from releg.report.table1 import write_table1
@@ -28,9 +29,9 @@ def write_all(results: Path) -> str:
 
 def write_pages_of_commands(results: Path) -> None:
     """Write the pages of releg bench and releg compare whose numbers are in the folder."""
-    if (results / "bench.json").is_file():
+    if (results / BENCH).is_file():
         write_bench(results)
-    if (results / "compare.json").is_file():
+    if (results / COMPARE).is_file():
         write_compare(results)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from releg.files import write_atomically
 from releg.report.bench_plot import draw
+from releg.report.file_names import BENCH, BENCH_STUDIES
 from releg.report.formats import readable, remove
 from releg.report.names import label_of
 from releg.report.style import as_bytes
 from releg.report.tables import table
 
-ROWS, STUDIES, PAGE, PLOT = "bench.json", "bench_studies.json", "bench.md", "bench.png"
 ENGINES = {"cpu": "cpu kernel", "triton": "triton engine", "batched": "batched", "dense": "dense"}
 LABELS = {
     "lr": label_of("lr"),
@@ -34,9 +34,9 @@ Row = dict[str, Any]
 
 def write_bench(results: Path) -> list[Path]:
     """Write the page and the plot next to the numbers; return their paths, the page first."""
-    rows: list[Row] = read(results / ROWS)
-    studies: dict[str, Any] = read(results / STUDIES)
-    page, plot = results / PAGE, results / PLOT
+    rows: list[Row] = read(results / BENCH)
+    studies: dict[str, Any] = read(results / BENCH_STUDIES)
+    page, plot = ((results / BENCH).with_suffix(ending) for ending in (".md", ".png"))
     write_atomically(page, markdown(rows, studies))
     if not studies["scaling"]:
         remove(plot)  # it belongs to another benchmark
@@ -197,7 +197,7 @@ def scaling_section(studies: dict[str, Any]) -> list[str]:
         for row in studies["exponents"]
     ]
     head = ["time against", "range", "", "exponent", "exponent of the ratio to LR"]
-    parts = [f"![cost of a step against units per layer and depth]({PLOT})", *units_table(studies["scaling"])]
+    parts = ["![cost of a step against units per layer and depth](bench.png)", *units_table(studies["scaling"])]
     return [
         "## Growth",
         *parts,

@@ -12,6 +12,7 @@ from typing import Any
 
 from releg.files import write_atomically
 from releg.report.compare_plot import draw
+from releg.report.file_names import COMPARE
 from releg.report.formats import readable
 from releg.report.names import label_of
 from releg.report.runs import Row, machine
@@ -25,14 +26,14 @@ LR = "likelihood_ratio"
 
 def write_compare(results: Path) -> str:
     """Write the artefacts; return the Markdown."""
-    path = results / "compare.json"
+    path = results / COMPARE
     with readable(path, "what releg compare writes", "run it again"):
         document = json.loads(path.read_bytes())
         rows = on_one_clock(document["rows"])
         text = as_markdown({**document, "rows": rows})
-    write_atomically(results / "compare.csv", as_csv(rows))
-    write_atomically(results / "compare.png", as_bytes(draw(rows, document["title"]), dpi=200))
-    write_atomically(results / "compare.md", text)
+    write_atomically(path.with_suffix(".csv"), as_csv(rows))
+    write_atomically(path.with_suffix(".png"), as_bytes(draw(rows, document["title"]), dpi=200))
+    write_atomically(path.with_suffix(".md"), text)
     return text
 
 

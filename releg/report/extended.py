@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
+from releg.report.file_names import EXTENDED, EXTENDED_RUNS
 from releg.report.names import label_of
 from releg.report.race import write_race
 from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 
-MANIFEST = "extended_runs.json"
 COLUMNS = (
     *("architecture", "estimator", "unbiased", "objective", "budget", "steps", "seeds", "test_nll_mean", "test_nll_sd"),
     *("multi_sample_nll_mean", "samples", "best_steps", "minutes"),
@@ -19,14 +19,14 @@ COLUMNS = (
 
 def write_extended(results: Path) -> str:
     """Write extended.md, .csv and .json if those runs exist, and the race; return the Markdown, or an empty text."""
-    if not (results / MANIFEST).is_file():
+    if not (results / EXTENDED_RUNS).is_file():
         return ""
-    manifest = read_manifest(results, MANIFEST)
+    manifest = read_manifest(results, EXTENDED_RUNS)
     rows = table_rows(manifest)
     text = as_markdown(rows, manifest)
-    write_json(results / "extended.json", rows, indent=2)
-    write_atomically(results / "extended.csv", as_csv(rows))
-    write_atomically(results / "extended.md", text)
+    path = write_json(results / EXTENDED, rows, indent=2)
+    write_atomically(path.with_suffix(".csv"), as_csv(rows))
+    write_atomically(path.with_suffix(".md"), text)
     race = write_race(results, manifest)
     return f"{text}\n{race}" if race else text
 

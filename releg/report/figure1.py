@@ -12,14 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from releg.files import write_atomically
-from releg.report.figure1_data import (
-    CSV,
-    Point,
-    all_points,
-    amount,
-    as_csv,
-    at_shared_weights,
-)
+from releg.report.figure1_data import Point, all_points, amount, as_csv, at_shared_weights
+from releg.report.file_names import FIGURE1
 from releg.report.formats import remove
 from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
@@ -35,7 +29,7 @@ def write_figure1(results: Path) -> list[Path]:
     """
     chosen = figure1_runs(read_manifest(results).runs)
     points = all_points(results)
-    paths = [results / name for name in (CSV, "figure1.png", "figure1.pdf")]
+    paths = [(results / FIGURE1).with_suffix(ending) for ending in (".csv", ".png", ".pdf")]
     if not points:
         remove(*paths)
         return []

@@ -7,11 +7,11 @@ import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from releg.report.file_names import FIGURE1, METRICS, VARIANCES, WEIGHTS
 from releg.report.formats import WHOLE, read_csv, read_metrics, read_variances
-from releg.report.names import ESTIMATORS, FIGURE1_ARCHITECTURE, WEIGHTS
+from releg.report.names import ESTIMATORS, FIGURE1_ARCHITECTURE
 from releg.report.runs import Run, figure1_runs, read_manifest
 
-CSV = "figure1.csv"
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
 MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
@@ -41,7 +41,7 @@ def all_points(results: Path) -> list[Point]:
     """The points of all runs; for runs whose folders are missing, the points in figure1.csv."""
     chosen = figure1_runs(read_manifest(results).runs)
     elsewhere = {(run.estimator, run.seed) for run in chosen if not run.folder.is_dir()}
-    kept = [point for point in from_csv(results / CSV) if (point.trained_with, point.seed) in elsewhere]
+    kept = [point for point in from_csv(results / FIGURE1) if (point.trained_with, point.seed) in elsewhere]
     return with_published([*gather(chosen), *kept], results) if chosen else []
 
 
@@ -75,12 +75,12 @@ def _is_replaced(point: Point, trained_with: str, first: int) -> bool:
 
 
 def _bounds(run: Run) -> list[Point]:
-    rows = [row for row in read_metrics(run.folder / "metrics.csv") if row["metric"] == "val/elbo"]
+    rows = [row for row in read_metrics(run.folder / METRICS) if row["metric"] == "val/elbo"]
     return [_point(run, row, quantity="val_elbo", estimator=run.estimator) for row in rows]
 
 
 def _variances(run: Run) -> list[Point]:
-    rows = [row for row in read_variances(run.folder / "grad_variance.csv") if row["estimator"] in MEASURED]
+    rows = [row for row in read_variances(run.folder / VARIANCES) if row["estimator"] in MEASURED]
     return [_point(run, row, quantity=row["kind"], estimator=MEASURED[row["estimator"]]) for row in rows]
 
 

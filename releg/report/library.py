@@ -14,13 +14,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from releg.files import write_atomically
+from releg.report.file_names import LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING
 from releg.report.names import ESTIMATORS
 from releg.report.style import as_bytes, in_style
 from releg.report.tables import table
 
 PAGE = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- python -m releg.report.library -->\n", "<!-- end -->\n"
-FIGURE = "![validation bound of the VAE against steps and against CPU seconds](../results/library.png)"
+FIGURE = f"![validation bound of the VAE against steps and against CPU seconds](../results/{LIBRARY_FIGURE})"
 HEAD = ["units", "REINFORCE, 2 samples", "CRN, 8 flips per layer", "CRN, all flips", "before", "before / all flips"]
 STYLES: dict[str, Any] = {
     "reinforce": {"label": "REINFORCE, leave-one-out", "color": ESTIMATORS["lr"].colour},
@@ -34,8 +35,8 @@ Row = Mapping[str, Any]
 
 def write_library(results: Path, page: Path = PAGE) -> None:
     """Write the tables of the page, and the figure."""
-    training = json.loads((results / "library_training.json").read_bytes())
-    write_atomically(results / "library.png", as_bytes(draw(training)))
+    training = json.loads((results / LIBRARY_TRAINING).read_bytes())
+    write_atomically(results / LIBRARY_FIGURE, as_bytes(draw(training)))
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     lines = [*times_table(results), "", FIGURE, "", *training_table(training)]
@@ -44,7 +45,7 @@ def write_library(results: Path, page: Path = PAGE) -> None:
 
 def times_table(results: Path) -> list[str]:
     """Milliseconds per gradient by number of units, and its memory."""
-    report = json.loads((results / "library_times.json").read_bytes())
+    report = json.loads((results / LIBRARY_TIMES).read_bytes())
     memory = ", ".join(
         f"{peak['tensors']:g} MiB under a bound of {bound} ({peak['process']:g})"
         for bound, peak in report["memory_mib"].items()

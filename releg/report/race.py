@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from releg.files import write_atomically, write_json
+from releg.report.file_names import METRICS, RACE
 from releg.report.formats import read_csv, read_metrics, remove
 from releg.report.names import label_of
 from releg.report.race_plot import Curve, draw
@@ -18,8 +19,7 @@ from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, 
 from releg.report.style import as_bytes
 from releg.report.tables import table
 
-CSV = "race.csv"
-FILES = (CSV, "race.json", "race.md", "race.png")
+ENDINGS = (".csv", ".json", ".md", ".png")
 COLUMNS = ("estimator", "seed", "step", "seconds", "value")
 NUMBERS = ("seed", "step", "seconds", "value")
 TARGETS = (115.0, 110.0, 105.0)  # nats per image
@@ -42,26 +42,27 @@ def write_race(results: Path, manifest: Manifest) -> str:
     If the folders of the runs are missing, as in a fresh clone, they are made from race.csv. Without LR there is no
     race: then old files are deleted.
     """
+    path = results / RACE
     runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # one race, one net
     points = [point for run in runs for point in _points(run)]
     if not points and not any(run.folder.is_dir() for run in runs):
-        points = from_csv(results / CSV)
+        points = from_csv(path)
     known = {(run.estimator, run.seed) for run in runs}
     points = [point for point in points if (point.estimator, point.seed) in known]
     if LR not in {point.estimator for point in points}:
-        remove(*(results / name for name in FILES))
+        remove(*map(path.with_suffix, ENDINGS))
         return ""
     rows = race(points, runs)
     text = as_markdown(rows, runs)
-    write_atomically(results / CSV, as_csv(points))
-    write_json(results / "race.json", rows, indent=2)
-    write_atomically(results / "race.png", as_bytes(draw(_curves(points, rows), rows[0]["lr_minutes"]), dpi=200))
-    write_atomically(results / "race.md", text)
+    write_atomically(path, as_csv(points))
+    write_json(path.with_suffix(".json"), rows, indent=2)
+    write_atomically(path.with_suffix(".png"), as_bytes(draw(_curves(points, rows), rows[0]["lr_minutes"]), dpi=200))
+    write_atomically(path.with_suffix(".md"), text)
     return text
 
 
 def _points(run: Run) -> list[Point]:
-    rows = [row for row in read_metrics(run.folder / "metrics.csv") if row["metric"] == "val/elbo"]
+    rows = [row for row in read_metrics(run.folder / METRICS) if row["metric"] == "val/elbo"]
     return [
         Point(run.estimator, run.seed, int(row["step"]), float(row["seconds"]), float(row["value"])) for row in rows
     ]

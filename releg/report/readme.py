@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
+from releg.report.file_names import EXTENDED_RUNS, RUNS
 from releg.report.names import FIGURE1_ARCHITECTURE
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 
@@ -37,7 +38,7 @@ FILES = {
     "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.without_gpu.speed`",
 }
 
-MANIFESTS = {"Table 1 and Figure 1": "runs.json", "The second table": "extended_runs.json"}
+MANIFESTS = {"Table 1 and Figure 1": RUNS, "The second table": EXTENDED_RUNS}
 
 
 def write_readme(results: Path) -> Path:

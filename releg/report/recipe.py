@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
+from releg.report.file_names import RECIPE_PAGE, RUNS, TRIALS
 from releg.report.formats import readable
 from releg.report.names import CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, label_of
 from releg.report.runs import read_manifest
 from releg.report.tables import table
 
-FILE = "recipe/trials.json"
-PAGE = "recipe.md"
 Entry = dict[str, Any]
 Recipe = tuple[float, str]  # peak rate and shape
 
@@ -23,24 +22,24 @@ INTRODUCTION = f"""# The recipe: peak rate and shape of the learning rate
 Trials with SBN({EXTENDED_ARCHITECTURE}), RMSprop, batches of 100, seed 0: negative bound on the validation images, in
 nats (lower is better), of the best validation of each run. No test image was looked at. The rate falls from its peak to
 zero at the last step: in a straight line, as half a cosine wave, or in a straight line after half of the steps at the
-peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{FILE}`;
+peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`;
 runs of the published table stand beside them.
 """
 
 
 def write_recipe(results: Path) -> list[Path]:
     """Write recipe.md if there are trials."""
-    if not (results / FILE).is_file():
+    if not (results / TRIALS).is_file():
         return []
-    with readable(results / FILE, "what python -m lightning_modules.grid.trials writes", "run it again"):
-        entries: list[Entry] = json.loads((results / FILE).read_bytes())
+    with readable(results / TRIALS, "what python -m lightning_modules.grid.trials writes", "run it again"):
+        entries: list[Entry] = json.loads((results / TRIALS).read_bytes())
         text = _page([*entries, *_published(results)])
-    return [write_atomically(results / PAGE, text)]
+    return [write_atomically(results / RECIPE_PAGE, text)]
 
 
 def _published(results: Path) -> list[Entry]:
     """The runs of the published table that belong beside the trials: same architecture, seed 0."""
-    if not (results / "runs.json").is_file():
+    if not (results / RUNS).is_file():
         return []
     runs = read_manifest(results).runs
     return [

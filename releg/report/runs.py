@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.architecture import architecture_name
+from releg.report.file_names import RUNS
 from releg.report.formats import readable
 from releg.report.names import (
     AUTHORS_STEPS,
@@ -85,7 +86,7 @@ class Manifest:
     missing: dict[str, str]
 
 
-def read_manifest(results: Path, name: str = "runs.json") -> Manifest:
+def read_manifest(results: Path, name: str = RUNS) -> Manifest:
     """Read runs.json or another manifest; ValueError, with a sentence, if it is damaged or missing."""
     path = results / name
     with readable(path, "what reproduce.sh writes", "run it again"):

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from releg.report.file_names import TABLE1
 from releg.report.names import ESTIMATORS, label_of
 from releg.report.runs import Manifest, Row, budget_sentence, machine, read_manifest
 from releg.report.table1 import longer_rows, read_paper
@@ -18,7 +19,7 @@ KINDS = ("test_nll_mean", "paper", "difference")
 def summary(results: Path) -> str:
     """The table, the effect of longer training, the training time and the machine."""
     manifest = read_manifest(results)
-    rows: list[Row] = json.loads((results / "table1.json").read_bytes())
+    rows: list[Row] = json.loads((results / TABLE1).read_bytes())
     paper = read_paper(results)
     nets = dict.fromkeys([*paper, *(row["architecture"] for row in rows)])
     body = [

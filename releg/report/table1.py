@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
+from releg.report.file_names import PAPER, TABLE1
 from releg.report.formats import readable
 from releg.report.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, label_of
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
@@ -24,16 +25,16 @@ def write_table1(results: Path) -> str:
     manifest = read_manifest(results)
     rows = table_rows(manifest.runs, read_paper(results))
     text = as_markdown(rows, manifest) + at_the_end(results) + beside_published(rows, results)
-    write_json(results / "table1.json", rows, indent=2)
-    write_atomically(results / "table1.csv", as_csv(rows))
-    write_atomically(results / "table1.tex", as_latex(rows, manifest))
-    write_atomically(results / "table1.md", text)
+    path = write_json(results / TABLE1, rows, indent=2)
+    write_atomically(path.with_suffix(".csv"), as_csv(rows))
+    write_atomically(path.with_suffix(".tex"), as_latex(rows, manifest))
+    write_atomically(path.with_suffix(".md"), text)
     return text
 
 
 def read_paper(results: Path) -> Paper:
     """The paper's numbers by architecture and estimator."""
-    path = results / "paper.json"
+    path = results / PAPER
     with readable(path, "the paper's Table 1", "restore it with git"):
         numbers = json.loads(path.read_bytes())["test_nll"]
         return {name: {key: float(value) for key, value in each.items()} for name, each in numbers.items()}
@@ -71,7 +72,7 @@ def longer_rows(results: Path) -> list[Row]:
     """The rows of the longer budgets whose tables are in folders of this one."""
     rows = []
     for budget in LONGEST_BUDGETS:
-        path = results / budget / "table1.json"
+        path = results / budget / TABLE1
         if path.is_file():
             with readable(path, f"Table 1 of the budget {budget}", "restore it with git"):
                 rows += list(json.loads(path.read_bytes()))
@@ -89,7 +90,7 @@ def at_the_end(results: Path) -> str:
 
 def beside_published(rows: list[Row], results: Path) -> str:
     """In the folder of another budget: a comparison with the published bounds, which are one folder up."""
-    path = results.parent / "table1.json"
+    path = results.parent / TABLE1
     if results.name not in BUDGETS or not path.is_file():
         return ""
     with readable(path, "the published Table 1", "restore it with git"):

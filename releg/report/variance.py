@@ -7,12 +7,12 @@ import statistics
 from pathlib import Path
 
 from releg.files import write_atomically
-from releg.report.figure1_data import CSV, Point, amount, at_shared_weights, from_csv
+from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv
+from releg.report.file_names import FIGURE1, VARIANCE_PAGE
 from releg.report.formats import remove
 from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 
-FILE = "variance.md"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Number = tuple[float, float]  # value, standard error
 
@@ -37,10 +37,10 @@ the sampled value grows with the number of samples. CRN has no such events: it a
 def write_variance(results: Path) -> list[Path]:
     """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
     chosen = figure1_runs(read_manifest(results).runs)
-    points = at_shared_weights(from_csv(results / CSV))
+    points = at_shared_weights(from_csv(results / FIGURE1))
     steps = sorted({point.step for point in points})
     if not (chosen and steps):
-        remove(results / FILE)
+        remove(results / VARIANCE_PAGE)
         return []
     label = ESTIMATORS[points[0].trained_with].label
     lines = [INTRODUCTION.format(net=chosen[0].net, label=label, amount=amount(points))]
@@ -49,7 +49,7 @@ def write_variance(results: Path) -> list[Path]:
     lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, steps, "total", "total")]
     lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, steps, "exact_within", "within")]
     lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]
-    return [write_atomically(results / FILE, "\n".join(lines) + "\n")]
+    return [write_atomically(results / VARIANCE_PAGE, "\n".join(lines) + "\n")]
 
 
 def number(points: list[Point], estimator: str, kind: str, layer: int, step: int) -> Number:

@@ -9,11 +9,12 @@ import pytest
 
 from lightning_modules import CONFIGS
 from lightning_modules.grid.__main__ import main
-from lightning_modules.grid.manifest import EXTENDED_RUNS, RUNS, kept, write_manifests
+from lightning_modules.grid.manifest import kept, write_manifests
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
 from releg.report.extended import write_extended
+from releg.report.file_names import EXTENDED_RUNS, RUNS
 from tests.lightning_modules.run_states import RESULT
 
 SMOKE = CONFIGS / "budget" / "smoke.yaml"

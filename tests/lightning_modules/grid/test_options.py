@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from lightning_modules.grid.options import RESULTS, parse_options
+from lightning_modules import RESULTS
+from lightning_modules.grid.options import parse_options
 from tests.environment import ROOT
 
 

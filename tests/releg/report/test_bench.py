@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from releg.report import bench
+from releg.report.file_names import BENCH, BENCH_STUDIES
 
 RATIOS = {"lr": 1.0, "crn_cpu": 1.5, "crn_batched": 12.0, "crn_dense": 150.0, "pyro_lr": 2.5}
 EXPONENTS = {"lr": 0.5, "crn_cpu": 0.75, "crn_batched": 1.5}
@@ -94,8 +95,8 @@ NO_PLOT: dict[str, Any] = {"scaling": [], "exponents": [], "overhead": []}
 
 
 def put(folder: Path, table: list[dict[str, Any]], other: dict[str, Any]) -> None:
-    (folder / bench.ROWS).write_text(json.dumps(table))
-    (folder / bench.STUDIES).write_text(json.dumps(other))
+    (folder / BENCH).write_text(json.dumps(table))
+    (folder / BENCH_STUDIES).write_text(json.dumps(other))
 
 
 def test_page_shows_times_ratios_memory_exponents_overhead_and_where_they_come_from(tmp_path: Path) -> None:
@@ -155,10 +156,10 @@ def test_memory_that_could_not_be_measured_shows_as_a_dash(tmp_path: Path) -> No
 
 
 def test_without_growth_and_overhead_there_is_neither_section_nor_an_old_plot(tmp_path: Path) -> None:
-    (tmp_path / bench.PLOT).write_text("of another run")
+    (tmp_path / "bench.png").write_text("of another run")
     put(tmp_path, rows(), studies() | NO_PLOT)
     assert bench.write_bench(tmp_path) == [tmp_path / "bench.md"]
-    assert not (tmp_path / bench.PLOT).exists()
+    assert not (tmp_path / "bench.png").exists()
     text = (tmp_path / "bench.md").read_text()
     assert "Growth" not in text
     assert "Trainer" not in text
@@ -170,7 +171,7 @@ def test_missing_and_damaged_numbers_are_told_in_one_sentence(tmp_path: Path) ->
             ValueError, match=rf"bench.json cannot be read \({cause}.*, expected .*; run releg bench first"
         ):
             bench.write_bench(tmp_path)
-        (tmp_path / bench.ROWS).write_text("[{")
+        (tmp_path / BENCH).write_text("[{")
 
 
 def test_a_page_of_a_gpu_names_it_and_its_engine() -> None:

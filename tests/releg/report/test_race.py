@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, shipped_names
-from releg.report.extended import MANIFEST, write_extended
+from releg.report.extended import write_extended
+from releg.report.file_names import EXTENDED_RUNS
 from releg.report.formats import METRICS
 from releg.report.race import Point, seconds_to, value_at
 from releg.report.race_plot import spread
@@ -83,7 +84,7 @@ def results(tmp_path: Path) -> Path:
     runs = [entry(name, 0, unbiased=name != "reinmax") for name in RUNS]
     for run in runs:
         write_run(tmp_path, run, *RUNS[run["estimator"]])
-    (tmp_path / MANIFEST).write_text(
+    (tmp_path / EXTENDED_RUNS).write_text(
         json.dumps({"command": "bash reproduce.sh --extended", "seconds": 1.0, "runs": runs, "missing": {}})
     )
     return tmp_path
@@ -118,11 +119,11 @@ def test_the_order_is_that_of_the_time_to_the_hardest_bound(results: Path) -> No
 
 
 def test_several_seeds_are_averaged_and_must_all_get_there(results: Path) -> None:
-    manifest = json.loads((results / MANIFEST).read_text())
+    manifest = json.loads((results / EXTENDED_RUNS).read_text())
     second = entry("crn", 1)
     write_run(results, second, -114.0, 12.0)
     manifest["runs"].append(second)
-    (results / MANIFEST).write_text(json.dumps(manifest))
+    (results / EXTENDED_RUNS).write_text(json.dumps(manifest))
     write_extended(results)
     crn = rows_of(results)["crn"]
     assert crn["seeds"] == [0, 1]
@@ -141,17 +142,17 @@ def test_a_clone_without_the_runs_makes_the_same_files_from_the_csv(results: Pat
 
 def test_without_lr_there_is_no_race_and_no_old_file_is_left(results: Path) -> None:
     write_extended(results)
-    manifest = json.loads((results / MANIFEST).read_text())
+    manifest = json.loads((results / EXTENDED_RUNS).read_text())
     manifest["runs"] = [run for run in manifest["runs"] if run["estimator"] != "lr"]
-    (results / MANIFEST).write_text(json.dumps(manifest))
+    (results / EXTENDED_RUNS).write_text(json.dumps(manifest))
     write_extended(results)
     assert not list(results.glob("race.*"))
 
 
 def test_runs_with_several_threads_are_said_to_have_them(results: Path) -> None:
-    manifest = json.loads((results / MANIFEST).read_text())
+    manifest = json.loads((results / EXTENDED_RUNS).read_text())
     manifest["runs"][0]["provenance"][0]["torch_threads"] = 2
-    (results / MANIFEST).write_text(json.dumps(manifest))
+    (results / EXTENDED_RUNS).write_text(json.dumps(manifest))
     assert "The runs had 1 and 2 threads" in write_extended(results)
 
 
@@ -168,6 +169,6 @@ def test_all_shipped_estimators_fit_into_the_figure(tmp_path: Path) -> None:
     runs = [entry(name, 0) for name in names]
     for number, run in enumerate(runs):
         write_run(tmp_path, run, -100.0 - 2 * number, 5.0 + 3 * number)
-    (tmp_path / MANIFEST).write_text(json.dumps({"command": "x", "seconds": None, "runs": runs, "missing": {}}))
+    (tmp_path / EXTENDED_RUNS).write_text(json.dumps({"command": "x", "seconds": None, "runs": runs, "missing": {}}))
     write_extended(tmp_path)
     assert len(rows_of(tmp_path)) == len(names)

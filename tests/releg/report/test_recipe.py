@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from releg.report.recipe import FILE, best_recipes, write_recipe
+from releg.report.file_names import TRIALS
+from releg.report.recipe import best_recipes, write_recipe
 from tests.releg.report import synthetic
 
 
@@ -28,7 +29,7 @@ ENTRIES = [
 
 def write(results: Path, content: str) -> Path:
     (results / "recipe").mkdir()
-    (results / FILE).write_text(content)
+    (results / TRIALS).write_text(content)
     return results
 
 

@@ -1,0 +1,28 @@
+"""The names of the files that one part of the program writes and another one reads."""
+
+from __future__ import annotations
+
+# In the folder of a run
+CONFIG = "config.yaml"
+RESULT = "result.json"  # which marks the run as finished
+METRICS = "metrics.csv"
+VARIANCES = "grad_variance.csv"
+
+# In results/: what commands write
+PAPER = "paper.json"  # the paper's own numbers, written by hand
+RUNS = "runs.json"
+EXTENDED_RUNS = "extended_runs.json"  # those of --extended
+TRIALS = "recipe/trials.json"
+COMPARE = "compare.json"
+BENCH, BENCH_STUDIES = "bench.json", "bench_studies.json"
+LIBRARY_TIMES, LIBRARY_TRAINING = "library_times.json", "library_training.json"
+WEIGHTS = "weights"  # the folder of the published models
+
+# In results/: the numbers of reports. Their pages, tables and figures have the same name with another ending
+TABLE1 = "table1.json"
+FIGURE1 = "figure1.csv"
+EXTENDED = "extended.json"
+RACE = "race.csv"
+VARIANCE_PAGE = "variance.md"  # from FIGURE1
+RECIPE_PAGE = "recipe.md"  # from TRIALS
+LIBRARY_FIGURE = "library.png"  # from LIBRARY_TRAINING
