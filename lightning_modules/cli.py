@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from lightning_modules.start import current_folder, current_folder_last, loading
+from lightning_modules.startup import current_folder, current_folder_last, loading
 
 COMMANDS = {
     "fit": "train; the same command again continues an interrupted run",

@@ -15,8 +15,8 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from tqdm import tqdm
 
+from lightning_modules.error_sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 from lightning_modules.run import ranks
-from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 
 # Mistakes of the user and of the machine. Anything else is a mistake of the program.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)

@@ -10,8 +10,8 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from lightning_modules import CONFIGS
-from lightning_modules.sentences import one_sentence
-from lightning_modules.yaml_files import read_yaml
+from lightning_modules.error_sentences import one_sentence
+from lightning_modules.untrusted_configs import read_yaml
 from releg import estimators
 from releg.estimators.base import Estimator
 from releg.report.names import snake_case

@@ -263,9 +263,9 @@ TESTED_IN = {
     "releg/measure/collected": "releg/measure/test_variance",
     "releg/without_gpu": "releg/without_gpu/test_work",
     "releg/report": "test_results",  # made again from the committed numbers
-    "lightning_modules/sentences": "faults/test_messages",
-    "lightning_modules/start": "faults/test_foreign_code",
-    "lightning_modules/yaml_files": "faults/test_hostile_settings",
+    "lightning_modules/error_sentences": "faults/test_messages",
+    "lightning_modules/startup": "faults/test_foreign_code",
+    "lightning_modules/untrusted_configs": "faults/test_hostile_settings",
     "lightning_modules/bench": "lightning_modules/commands/test_bench",
     "lightning_modules/bench/variance_bias_cost": "lightning_modules/commands/test_compare",
     "lightning_modules/grid/__main__": "test_reproduce",
@@ -273,7 +273,6 @@ TESTED_IN = {
     "lightning_modules/grid/local_launcher": "test_reproduce",
     "lightning_modules/grid/process": "test_reproduce",
     "lightning_modules/data_parts/mnist_family": "lightning_modules/test_binarized_fashion_mnist",
-    "lightning_modules/trust": "faults/test_foreign_code",
 }
 
 

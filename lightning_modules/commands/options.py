@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
-from lightning_modules.trust import HELP as TRUST
+from lightning_modules.untrusted_configs import TRUST_HELP
 from releg.estimators.base import Estimator
 
 CKPT = ("--ckpt", "--ckpt_path")
@@ -57,7 +57,7 @@ def add_measurement(parser: Parser, estimators: list[str], images: int, samples:
     help = f"shipped estimators ({', '.join(shipped)}) or YAML files like theirs; default: {chosen}"
     parser.add_argument("--estimators", nargs="+", default=estimators, metavar="NAME", help=help)
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: that of the run")
-    parser.add_argument("--trust", action="store_true", help=TRUST)
+    parser.add_argument("--trust", action="store_true", help=TRUST_HELP)
     parser.add_argument("--seed", type=int, default=0, help="of the noise and the batches; default: 0")
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_modules import RESULTS
+from lightning_modules.error_sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 from lightning_modules.grid.options import parse_options
 from lightning_modules.run.lock import locked
-from lightning_modules.sentences import is_out_of_memory, mistake_of_the_program, one_sentence
-from lightning_modules.start import current_folder_last, loading
+from lightning_modules.startup import current_folder_last, loading
 from releg.files import check_writable, remove_leftovers, write_atomically
 from releg.report.file_names import PAPER
 

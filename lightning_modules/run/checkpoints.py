@@ -16,12 +16,12 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
 from lightning_modules.console import say
+from lightning_modules.error_sentences import NO_ROOM, is_out_of_memory
 from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
 from lightning_modules.run.tables import metrics_of
 from lightning_modules.sbn_module import INSTANTIATOR
-from lightning_modules.sentences import NO_ROOM, is_out_of_memory
 from releg.files import replacing
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"

@@ -19,7 +19,7 @@ import yaml
 from lightning_modules.run import lock
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.settings import Config, Settings
-from lightning_modules.yaml_files import read_yaml
+from lightning_modules.untrusted_configs import read_yaml
 from releg.architecture import architecture_name
 from releg.files import remove_leftovers, write_atomically
 from releg.report.file_names import CONFIG, RESULT

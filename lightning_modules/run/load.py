@@ -14,7 +14,7 @@ from lightning_modules.run.identity import check_fits, check_settings, identity_
 from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
-from lightning_modules.trust import only_shipped_classes
+from lightning_modules.untrusted_configs import only_shipped_classes
 from releg.estimators.base import Estimator
 from releg.report.file_names import CONFIG
 from releg.report.names import ESTIMATORS

@@ -24,12 +24,10 @@ from lightning_modules import CONFIGS
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import USER_ERRORS
+from lightning_modules.error_sentences import is_out_of_memory, one_sentence
 from lightning_modules.sbn_module import SBNModule
-from lightning_modules.sentences import is_out_of_memory, one_sentence
 from lightning_modules.shipped_estimators import import_all
-from lightning_modules.trust import HELP as TRUST
-from lightning_modules.trust import only_shipped_classes
-from lightning_modules.yaml_files import read_yaml
+from lightning_modules.untrusted_configs import TRUST_HELP, only_shipped_classes, read_yaml
 from releg.report.file_names import CONFIG
 from releg.report.names import snake_case
 from releg.rmsprop import PAPER
@@ -145,7 +143,7 @@ def _build_parser(command: str) -> tuple[LightningArgumentParser, list[str]]:
         minutes = "Minutes of training after which a checkpoint is saved, if no validation has saved one."
         add("--checkpoint_minutes", type=PositiveFloat, default=5.0, help=minutes)
     else:
-        add("--trust", action="store_true", help=TRUST)
+        add("--trust", action="store_true", help=TRUST_HELP)
     parser.add_lightning_class_args(pl.Trainer, "trainer")
     _add_model_and_data(parser)
     parser.link_arguments("seed_everything", "model.seed")

@@ -1,12 +1,21 @@
-"""YAML files, whoever wrote them: read without running code, and refused if they would fill the memory."""
+"""Configs that someone else may have written: read without running code, and refused if they would fill the memory.
+
+A config that the user gave may name anyone's classes, one that was beside a checkpoint only shipped ones.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse import ArgumentError, _common, set_parsing_settings
 
+TRUSTED_MODULES = ("releg", "lightning_modules", "torch.optim")
+TRUST_HELP = "Also use classes that are not shipped if the config beside the checkpoint names some: their code is run."
 MOST_VALUES = 100_000  # with every alias written out; a config has some hundred
 DEEPEST = 50  # lists and maps within each other
 
@@ -49,3 +58,26 @@ def _values(node: yaml.Node, known: dict[int, int]) -> int:
         inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
         known[id(node)] = 1 + sum(_values(each, known) for each in inner)
     return known[id(node)]
+
+
+@contextmanager
+def only_shipped_classes(config: Path) -> Iterator[None]:
+    """While settings are read and built: a module of someone else is not imported, and ValueError names its class.
+
+    Args:
+        config: the file that may name some.
+    """
+    before = dict(_common.parsing_settings)  # there is no public way back
+    set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(TRUSTED_MODULES))
+    try:
+        yield
+    except (ArgumentError, ValueError) as error:
+        denied = re.search(r"Importing '([^']+)' is not allowed", str(error))
+        if denied is None:
+            raise
+        raise ValueError(
+            f"{config} names {denied[1]}, expected only classes of {', '.join(TRUSTED_MODULES)}, since a class is "
+            "code; if you trust who wrote it, add --trust"
+        ) from error
+    finally:
+        _common.parsing_settings.update(before)
