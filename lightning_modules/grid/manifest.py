@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.grid.options import ESTIMATOR_OVERLAYS, EXTENDED_ARCHITECTURE
+from lightning_modules.grid.options import ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import differences, settings_of
@@ -16,6 +16,7 @@ from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
 from releg.files import write_json
 from releg.report.file_names import EXTENDED_RUNS, RUNS
+from releg.report.names import EXTENDED_ARCHITECTURE
 
 
 def write_manifests(

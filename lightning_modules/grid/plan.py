@@ -7,18 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules import CONFIGS
-from lightning_modules.grid.options import (
-    ARCHITECTURE_OVERLAYS,
-    ESTIMATOR_OVERLAYS,
-    EXTENDED,
-    EXTENDED_ARCHITECTURE,
-)
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, EXTENDED
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
 from lightning_modules.run.tables import read_metrics
 from releg.report.file_names import METRICS
-from releg.report.names import FIGURE1_ARCHITECTURE
+from releg.report.names import EXTENDED_ARCHITECTURE, FIGURE1_ARCHITECTURE
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from releg.report.file_names import METRICS
 from releg.report.formats import METRICS as METRICS_COLUMNS
 from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
 from releg.report.formats import read_variances
+from releg.report.tables import csv_text
 
 
 class MetricsCSV(Logger):
@@ -142,8 +142,4 @@ def replace_variances(file: Path, step: int, results: Mapping[str, GradientVaria
 
 def variance_csv(rows: list[dict[str, str]]) -> str:
     """Rows with their header."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, VARIANCE_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(VARIANCE_COLUMNS, ([row[column] for column in VARIANCE_COLUMNS] for row in rows))

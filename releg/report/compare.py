@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import statistics
@@ -17,7 +15,7 @@ from releg.report.formats import readable
 from releg.report.names import label_of
 from releg.report.runs import Row, machine
 from releg.report.style import as_bytes
-from releg.report.tables import plain, table, with_error
+from releg.report.tables import csv_text, plain, table, with_error
 
 DETECTED = 5.0  # standard errors of bias2 above zero
 FEW_IMAGES = 20  # with fewer, a standard error over images is itself too uncertain to divide by
@@ -158,16 +156,14 @@ def _figure(figure: dict[str, float]) -> str:
 
 def as_csv(rows: list[Row]) -> str:
     """One row per estimator and layer, and one over all parameters."""
-    text = io.StringIO()
     plain = ["estimator", "unbiased", "objective", "evaluations", "ms_per_step", "ratio_to_lr", "peak_mib"]
     kinds = ["within", "total", "bias2"]
     head = [*plain, "gradient2", "part", *(name for kind in kinds for name in (kind, f"{kind}_standard_error"))]
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
+    lines = []
     for row in rows:
         parts = [("all inference parameters", row), *((f"layer {i}", x) for i, x in enumerate(row["layers"], start=1))]
         for name, part in parts:
             figures = [part[kind] for kind in kinds]
             numbers = [number for figure in figures for number in (figure["value"], figure["standard_error"])]
-            writer.writerow([*(row[key] for key in plain), row["gradient2"], name, *numbers])
-    return text.getvalue()
+            lines.append([*(row[key] for key in plain), row["gradient2"], name, *numbers])
+    return csv_text(head, lines)

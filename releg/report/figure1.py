@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from releg.files import write_atomically
-from releg.report.figure1_data import Point, all_points, amount, as_csv, at_shared_weights
+from releg.report.figure1_data import Point, all_points, amount, as_csv, at_shared_weights, layers_of
 from releg.report.file_names import FIGURE1
 from releg.report.formats import remove
 from releg.report.names import ESTIMATORS
@@ -102,7 +102,7 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
     """The sampled total variance, within plus between images, of both estimators at the same weights."""
     shared = [p for p in at_shared_weights(points) if p.quantity == "total" and p.value > 0]
     for estimator, known in ESTIMATORS.items():
-        for layer in _layers(points):
+        for layer in layers_of(points):
             mine = [p for p in shared if p.estimator == estimator and p.layer == layer]
             steps = sorted({point.step for point in mine})
             values = [statistics.geometric_mean([p.value for p in mine if p.step == step]) for step in steps]
@@ -121,10 +121,6 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
     axes.set_xlabel("training steps")
 
 
-def _layers(points: list[Point]) -> list[int]:
-    return sorted({point.layer for point in points if point.layer is not None})
-
-
 def _marker(estimator: str, marker: str, count: int) -> dict[str, Any]:
     """LR has open markers, CRN filled ones; a long curve has fewer markers than points."""
     return {
@@ -141,7 +137,7 @@ def _legend(points: list[Point]) -> list[Line2D]:
         Line2D([], [], color=known.colour, linewidth=1.2, label=known.label, **_marker(estimator, "o", 1))
         for estimator, known in ESTIMATORS.items()
     ]
-    for layer in _layers(points):
+    for layer in layers_of(points):
         line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
         label = f"layer {layer} (next to x)" if layer == 1 else f"layer {layer}"
         handles.append(

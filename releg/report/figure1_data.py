@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from releg.report.file_names import FIGURE1, METRICS, VARIANCES, WEIGHTS
-from releg.report.formats import WHOLE, read_csv, read_metrics, read_variances
+from releg.report.file_names import FIGURE1, VARIANCES, WEIGHTS
+from releg.report.formats import WHOLE, read_csv, read_variances
 from releg.report.names import ESTIMATORS, FIGURE1_ARCHITECTURE
 from releg.report.runs import Run, figure1_runs, read_manifest
+from releg.report.tables import csv_text
 
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
@@ -75,8 +74,7 @@ def _is_replaced(point: Point, trained_with: str, first: int) -> bool:
 
 
 def _bounds(run: Run) -> list[Point]:
-    rows = [row for row in read_metrics(run.folder / METRICS) if row["metric"] == "val/elbo"]
-    return [_point(run, row, quantity="val_elbo", estimator=run.estimator) for row in rows]
+    return [_point(run, row, quantity="val_elbo", estimator=run.estimator) for row in run.validations()]
 
 
 def _variances(run: Run) -> list[Point]:
@@ -102,11 +100,7 @@ def _value(name: str, text: str) -> Any:
 
 def as_csv(points: list[Point]) -> str:
     """The points with a header; None is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Point._fields)
-    writer.writerows(["" if value is None else value for value in point] for point in points)
-    return text.getvalue()
+    return csv_text(Point._fields, points)
 
 
 def from_csv(path: Path) -> list[Point]:
@@ -119,6 +113,11 @@ def at_shared_weights(points: list[Point]) -> list[Point]:
     measured = [point for point in points if point.layer is not None]
     owner = min((p.trained_with for p in measured), key=list(ESTIMATORS).index, default="")
     return [point for point in measured if point.trained_with == owner]
+
+
+def layers_of(points: list[Point]) -> list[int]:
+    """The layers that variances are known of."""
+    return sorted({point.layer for point in points if point.layer is not None})
 
 
 def amount(points: list[Point]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,17 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from releg.files import write_atomically, write_json
-from releg.report.file_names import METRICS, RACE
-from releg.report.formats import read_csv, read_metrics, remove
+from releg.report.file_names import RACE
+from releg.report.formats import read_csv, remove
 from releg.report.names import label_of
 from releg.report.race_plot import Curve, draw
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine
 from releg.report.style import as_bytes
-from releg.report.tables import table
+from releg.report.tables import csv_text, table
 
 ENDINGS = (".csv", ".json", ".md", ".png")
-COLUMNS = ("estimator", "seed", "step", "seconds", "value")
-NUMBERS = ("seed", "step", "seconds", "value")
 TARGETS = (115.0, 110.0, 105.0)  # nats per image
 LR = "lr"
 
@@ -62,27 +58,21 @@ def write_race(results: Path, manifest: Manifest) -> str:
 
 
 def _points(run: Run) -> list[Point]:
-    rows = [row for row in read_metrics(run.folder / METRICS) if row["metric"] == "val/elbo"]
-    return [
-        Point(run.estimator, run.seed, int(row["step"]), float(row["seconds"]), float(row["value"])) for row in rows
-    ]
+    return [_point(row | {"estimator": run.estimator, "seed": str(run.seed)}) for row in run.validations()]
+
+
+def _point(row: dict[str, str]) -> Point:
+    return Point(row["estimator"], int(row["seed"]), int(row["step"]), float(row["seconds"]), float(row["value"]))
 
 
 def as_csv(points: Sequence[Point]) -> str:
     """The points with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([COLUMNS, *points])
-    return text.getvalue()
+    return csv_text(Point._fields, points)
 
 
 def from_csv(path: Path) -> list[Point]:
     """The points of a race.csv; none if there is no file."""
-    rows = read_csv(path, COLUMNS, NUMBERS)
-    return [
-        Point(row["estimator"], int(row["seed"]), int(row["step"]), float(row["seconds"]), float(row["value"]))
-        for row in rows
-    ]
+    return [_point(row) for row in read_csv(path, Point._fields, Point._fields[1:])]
 
 
 def race(points: Sequence[Point], runs: Sequence[Run]) -> list[Row]:

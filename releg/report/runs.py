@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from releg.architecture import architecture_name
-from releg.report.file_names import RUNS
-from releg.report.formats import readable
+from releg.report.file_names import METRICS, RUNS
+from releg.report.formats import read_metrics, readable
 from releg.report.names import (
     AUTHORS_STEPS,
     BUDGETS,
@@ -74,6 +74,10 @@ class Run:
     def schedule(self) -> str:
         """How the learning rate changes: constant, linear, ..., or the class name of a schedule of the user's own."""
         return schedule_name(self.config.get("model.lr_scheduler.class_path", ""))
+
+    def validations(self) -> list[dict[str, str]]:
+        """The rows of its metrics.csv with validation bounds; none if its folder is elsewhere."""
+        return [row for row in read_metrics(self.folder / METRICS) if row["metric"] == "val/elbo"]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -40,10 +40,12 @@ def with_error(value: float, error: float) -> str:
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """The rows of a JSON file as CSV; lists become words separated by spaces, None an empty cell."""
+    cells = ([" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows)
+    return csv_text(list(rows[0]), cells) if rows else ""
+
+
+def csv_text(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A CSV file; None is an empty cell."""
     text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()})
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
     return text.getvalue()

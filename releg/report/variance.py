@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 
 from releg.files import write_atomically
-from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv
+from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv, layers_of
 from releg.report.file_names import FIGURE1, VARIANCE_PAGE
 from releg.report.formats import remove
 from releg.report.names import ESTIMATORS
@@ -85,13 +85,9 @@ def show(one: Number) -> str:
     return text if power == 0 else f"({text}) × 10{str(power).translate(SUPERSCRIPTS)}"
 
 
-def _layers(points: list[Point]) -> list[int]:
-    return sorted({point.layer for point in points if point.layer is not None})
-
-
 def _total(points: list[Point], step: int) -> list[str]:
     lines = ["| layer | LR | CRN | LR / CRN |", "|---" + "|---:" * 3 + "|"]
-    for layer in _layers(points):
+    for layer in layers_of(points):
         lr, crn = (number(points, name, "total", layer, step) for name in ("lr", "crn"))
         lines.append(f"| {layer} | {show(lr)} | {show(crn)} | {show(ratio(lr, crn))} |")
     return lines
@@ -102,7 +98,7 @@ def _within(points: list[Point], step: int) -> list[str]:
         "| layer | LR, sampled | LR, exact | CRN | LR / CRN, sampled | LR / CRN, exact |",
         "|---" + "|---:" * 5 + "|",
     ]
-    for layer in _layers(points):
+    for layer in layers_of(points):
         sampled, exact = (number(points, "lr", kind, layer, step) for kind in ("within", "exact_within"))
         crn = number(points, "crn", "within", layer, step)
         cells = [sampled, exact, crn, ratio(sampled, crn), ratio(exact, crn)]
@@ -112,7 +108,7 @@ def _within(points: list[Point], step: int) -> list[str]:
 
 def _course(points: list[Point], steps: list[int], of_lr: str, of_crn: str) -> list[str]:
     """Ratios of LR's kind of variance to CRN's kind, step by step."""
-    layers = _layers(points)
+    layers = layers_of(points)
     lines = [f"| steps | {' | '.join(f'layer {layer}' for layer in layers)} |", "|---:" * (len(layers) + 1) + "|"]
     for step in steps:
         cells = [

@@ -29,14 +29,6 @@ from tests.lightning_modules.run_states import curve
 LAYERS = [5, 3]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def data() -> BinarizedMNIST:
     data = BinarizedMNIST(binarization="fixed")

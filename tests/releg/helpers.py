@@ -5,7 +5,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from releg.sbn import SigmoidBeliefNet
+from releg.sbn import Path, SigmoidBeliefNet
 
 
 def random_model(
@@ -22,6 +22,19 @@ def random_model(
 def random_x(rows: int, data_size: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return (torch.rand(rows, data_size, generator=generator) < 0.5).to(dtype)
+
+
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Path, list[Tensor]]:
+    """A path of the inference net per row of random images, and the logits of the generative net there."""
+    x = random_x(rows, model.data_size, seed, model.mean.dtype)
+    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
+    return path, [logits.detach() for logits in model.generative_logits(path.z)]
+
+
+def error(left: list[Tensor], right: list[Tensor]) -> float:
+    """Largest difference, relative to the largest number where that exceeds 1."""
+    assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(left, right, strict=True))
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in zip(left, right, strict=True))
 
 
 def largest_z(numbers: int, false_alarm: float = 1e-3) -> float:

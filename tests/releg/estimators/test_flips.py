@@ -15,24 +15,13 @@ from releg.estimators.disarm import DisArm
 from releg.estimators.local_expectation import LocalExpectation
 from releg.estimators.pruned import Pruned
 from releg.estimators.ugc import Ugc
-from releg.sbn import SigmoidBeliefNet
 from releg.systematic_sampling import chosen, proportional
 from tests.releg.estimators.cases import CASES
+from tests.releg.estimators.drawn import drawn, gradients
 from tests.releg.estimators.test_unbiased import expectation, with_choices
 from tests.releg.helpers import random_model, random_x
 
 LAYERS = [4, 3, 2]
-
-
-def gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> list[Tensor]:
-    found = estimator(model, x, noise).logit_grads
-    assert found is not None
-    return found
-
-
-def drawn(estimator: Estimator, layers: list[int], rows: int = 50) -> tuple[SigmoidBeliefNet, Tensor, list[Tensor]]:
-    model, x = random_model(6, layers, 1.5, seed=4), random_x(rows, 6, seed=4)
-    return model, x, estimator.draw_noise(model, x, torch.Generator().manual_seed(4))
 
 
 @pytest.mark.parametrize("flips", [3, 4])  # one by one, and by the engine

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
 
 from releg import bernoulli, exact
 from releg.estimators.arm import Arm
-from releg.estimators.base import Estimate, Estimator
+from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.disarm import DisArm
 from releg.estimators.double_control import DoubleControl
@@ -22,26 +21,10 @@ from releg.estimators.parts.simulation import simulate
 from releg.estimators.rebar import Rebar
 from releg.estimators.relax import Relax
 from releg.estimators.vimco import Vimco
-from releg.sbn import SigmoidBeliefNet
+from tests.releg.estimators.drawn import answer, drawn, gradients
 from tests.releg.helpers import largest_z, random_model, random_x
 
 LAYERS = [4, 3, 2]
-
-
-def answer(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> Estimate:
-    estimator.attach(model)
-    return estimator(model, x, noise)
-
-
-def gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> list[Tensor]:
-    found = answer(estimator, model, x, noise).logit_grads
-    assert found is not None
-    return found
-
-
-def drawn(estimator: Estimator, layers: list[int], rows: int = 50) -> tuple[SigmoidBeliefNet, Tensor, list[Tensor]]:
-    model, x = random_model(6, layers, 1.5, seed=4), random_x(rows, 6, seed=4)
-    return model, x, estimator.draw_noise(model, x, torch.Generator().manual_seed(4))
 
 
 def test_a_signal_continued_from_the_path_itself_is_the_path_s() -> None:

@@ -138,20 +138,14 @@ def listable_nets(name: str) -> list[list[int]]:
     return [layers for layers in nets if len(layers) < 4 or not CASES[name].extra(len(layers))]
 
 
-@pytest.mark.parametrize(
-    ("name", "layers"), [(name, layers) for name in listable(UNBIASED, 1) for layers in listable_nets(name)]
-)
+ONE_PATH = [(name, layers) for name in listable(UNBIASED, 1) for layers in listable_nets(name)]
+TWO_PATHS = [
+    (name, layers) for name in listable(UNBIASED, 2) for layers in CASES[name].nets or [[2], [1, 1], [1, 1, 1]]
+]
+
+
+@pytest.mark.parametrize(("name", "layers"), [*ONE_PATH, *TWO_PATHS])
 def test_expectation_over_all_noise_is_the_enumerated_gradient_to_rounding(name: str, layers: list[int]) -> None:
-    answer, expected = expectation(name, layers)
-    for parameter, mean in answer.items():
-        torch.testing.assert_close(mean, expected[parameter], rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [(name, layers) for name in listable(UNBIASED, 2) for layers in CASES[name].nets or [[2], [1, 1], [1, 1, 1]]],
-)
-def test_expectation_over_the_noise_of_two_paths_is_the_enumerated_gradient(name: str, layers: list[int]) -> None:
     answer, expected = expectation(name, layers)
     for parameter, mean in answer.items():
         torch.testing.assert_close(mean, expected[parameter], rtol=1e-9, atol=1e-11)

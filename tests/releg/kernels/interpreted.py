@@ -30,7 +30,7 @@ from releg.sbn import Path as NetPath
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import load
 from tests.environment import ROOT
-from tests.releg.helpers import random_model, random_x
+from tests.releg.helpers import error, random_model, random_x, simulate
 
 PUBLISHED = ROOT / "results/weights/200-200/crn.safetensors"
 Check = Callable[[], tuple[float, float]]  # error, and the largest one allowed
@@ -40,18 +40,6 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     checks: dict[str, Check] = {**CHECKS, **{name: partial(check_with, *fault) for name, fault in FAULTS.items()}}
     print(json.dumps({name: checks[name]() for name in names or checks}))
-
-
-def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[NetPath, list[Tensor]]:
-    x = random_x(rows, model.data_size, seed, model.mean.dtype)
-    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
-    return path, [r.detach() for r in model.generative_logits(path.z)]
-
-
-def error(left: list[Tensor], right: list[Tensor]) -> float:
-    """Largest difference, relative to the largest number where that exceeds 1."""
-    assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(left, right, strict=True))
-    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in zip(left, right, strict=True))
 
 
 def against_dense(

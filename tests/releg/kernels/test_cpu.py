@@ -19,20 +19,9 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.kernels.cpu import CpuEngine, layout
 from releg.kernels.dense import flip_differences
 from releg.sbn import Path, SigmoidBeliefNet
-from tests.releg.helpers import random_model, random_x
+from tests.releg.helpers import error, random_model, random_x, simulate
 
 ROOT = FilePath(__file__).parents[3]
-
-
-def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Path, list[Tensor]]:
-    x = random_x(rows, model.data_size, seed, model.mean.dtype)
-    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
-    return path, [logits.detach() for logits in model.generative_logits(path.z)]
-
-
-def error(left: list[Tensor], right: list[Tensor]) -> float:
-    """Largest difference, relative to the largest number where that exceeds 1."""
-    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in zip(left, right, strict=True))
 
 
 @pytest.mark.parametrize("entropy", [False, True])

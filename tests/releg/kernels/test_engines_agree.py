@@ -10,19 +10,13 @@ from releg.kernels import AutoEngine, EngineName, engine_for
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.cpu import CpuEngine
 from releg.sbn import Path, SigmoidBeliefNet
-from tests.releg.helpers import random_model, random_x
+from tests.releg.helpers import random_model, simulate
 
 FAST: list[EngineName] = ["batched", "cpu"]
 
 
-def path_of(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Path, list[Tensor]]:
-    x = random_x(rows, model.data_size, seed, model.mean.dtype)
-    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
-    return path, [logits.detach() for logits in model.generative_logits(path.z)]
-
-
 def answers(name: EngineName, model: SigmoidBeliefNet, rows: int, seed: int, entropy: bool) -> list[Tensor]:
-    path, logits = path_of(model, rows, seed)
+    path, logits = simulate(model, rows, seed)
     return engine_for(name, 256.0, None)(model, path, logits, entropy)
 
 
@@ -73,7 +67,7 @@ def away_from_ties(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Path,
 
     Checked for flips of one unit; larger sets are the same in both engines, and the seeds are fixed.
     """
-    path, logits = path_of(model, rows, seed)
+    path, logits = simulate(model, rows, seed)
     for layer in range(1, len(model.layers)):
         sign = 1 - 2 * path.z[layer - 1]
         after = path.logits[layer].detach()[:, None] + sign[..., None] * model.inference[layer].weight.T
@@ -94,14 +88,14 @@ def test_float32_agrees_to_a_thousandth_away_from_ties(layers: list[int], scale:
 
 def test_same_answer_for_one_and_two_threads_bit_for_bit() -> None:
     model = random_model(60, [40, 30, 20], 0.5, seed=3, dtype=torch.float32)
-    path, logits = path_of(model, 100, 3)
+    path, logits = simulate(model, 100, 3)
     one, two = CpuEngine(threads=1)(model, path, logits), CpuEngine(threads=2)(model, path, logits)
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
 def test_rows_do_not_depend_on_the_rows_beside_them() -> None:
     model = random_model(20, [10, 8], 1.0, seed=4)
-    path, logits = path_of(model, 700, 4)  # more than one pass of the cpu engine
+    path, logits = simulate(model, 700, 4)  # more than one pass of the cpu engine
     whole = CpuEngine()(model, path, logits)
     few = Path(path.x[650:], path.centred[650:], [n[650:] for n in path.noise], [a[650:] for a in path.logits],
                [z[650:] for z in path.z])  # fmt: skip
@@ -112,7 +106,7 @@ def test_rows_do_not_depend_on_the_rows_beside_them() -> None:
 def test_nothing_is_carried_over_from_one_call_to_the_next() -> None:
     engine = CpuEngine()
     models = [random_model(12, [6, 5], 1.0, seed=5), random_model(12, [6, 5], 3.0, seed=6), random_model(7, [9], 1.0)]
-    paths = [path_of(model, 4, 5) for model in models]
+    paths = [simulate(model, 4, 5) for model in models]
     first = [engine(model, *parts) for model, parts in zip(models, paths, strict=True)]
     again = [CpuEngine()(model, *parts) for model, parts in zip(models, paths, strict=True)]
     for left, right in zip(first, again, strict=True):
@@ -122,7 +116,7 @@ def test_nothing_is_carried_over_from_one_call_to_the_next() -> None:
 @pytest.mark.parametrize("memory_mib", [1e-9, 1e-3, 0.1, 4096.0])
 def test_batched_answers_do_not_depend_on_the_memory_bound(memory_mib: float) -> None:
     model = random_model(15, [9, 7, 5], 1.0, seed=8)
-    path, logits = path_of(model, 6, 8)
+    path, logits = simulate(model, 6, 8)
     for entropy in (False, True):
         bounded = BatchedEngine(memory_mib)(model, path, logits, entropy)
         assert_agree(bounded, BatchedEngine()(model, path, logits, entropy), 1e-12)
