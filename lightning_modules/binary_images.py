@@ -1,4 +1,4 @@
-"""What a data set owes the program: binary images in three splits, their training mean, a checksum and batches."""
+"""What a data set has to provide: binary images in three splits, their training mean, a checksum and batches."""
 
 from __future__ import annotations
 

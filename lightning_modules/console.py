@@ -111,7 +111,7 @@ def answered(run: Callable[[], int]) -> int:
             return complain(one_sentence(error))
         if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
             return complain(
-                "another rank of this run has ended, expected all to go on; what it said stands above or below; give "
+                "another rank of this run has ended, expected all to run; its own message is above or below; give "
                 "the same command again, which continues from the last checkpoint"
             )
         complain(mistake_of_the_program(error))

@@ -38,7 +38,7 @@ class GradientVariance(RunCallback):
         num_images: training images, the first of the split.
         samples_per_image: estimates per image.
         steps: steps after which to measure; 0 is before the first one.
-        every_n_steps: measure after every so many steps, besides `steps`; none if not given.
+        every_n_steps: also measure at every multiple of this number of steps, if given.
         at_end: measure after the last step too.
         baseline_steps: training steps, at the run's weights, for what each of `estimators` owns (baselines).
         seed: of the noise; the same at all steps.

@@ -30,7 +30,7 @@ from releg.report.file_names import LIBRARY_TRAINING
 
 BATCH, VALIDATION_IMAGES = 50, 1000
 RATES = (0.001, 0.003, 0.01)
-LATER = 20  # after the first steps, so many times as many lie between two points
+LATER = 20  # after the first steps, the points are this many times as far apart
 Surrogate = Callable[[ThreeLayerVAE, Tensor], Tensor]
 
 

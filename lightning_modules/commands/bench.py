@@ -31,7 +31,7 @@ from releg.report.names import ARCHITECTURES
 DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU or GPU.
 
 Estimators take turns within each round, and each is compared with LR (lr) and with its floor, the matrix products it
-cannot do without, in the same round, at initial weights and at weights after some thousand steps; LR and CRN also with
+cannot avoid, in the same round, at initial weights and at weights after some thousand steps; LR and CRN also with
 one thread and through the Trainer. Then the growth of the cost with units per layer and with depth, and what the
 Trainer costs. Writes bench.json (one row per architecture, weights, estimator, threads and way), bench_studies.json
 (growth, Trainer, and what the run was), bench.md and bench.png."""

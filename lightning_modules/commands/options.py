@@ -46,7 +46,7 @@ def add_measurement(parser: Parser, estimators: list[str], images: int, samples:
     """Add what releg variance and releg compare both ask: which estimators, how much, on which data."""
     shipped = shipped_names()
     chosen = "all shipped ones" if estimators == shipped else " ".join(estimators)
-    own = "mini-batches on which an estimator's own parameters are trained first, at fixed weights, unless the run did"
+    own = "mini-batches that train an estimator's own parameters at fixed weights, unless the run has trained them"
     for name, least, default, letter, meaning in (
         ("--num-images", 2, images, "N", "first N training images"),
         ("--samples-per-image", 2, samples, "S", "estimates per image"),

@@ -30,8 +30,8 @@ Averaged over the units of each layer, layer 1 being next to x, with standard er
   total           within + between
   exact_within    of likelihood ratios: each unit's own noise integrated out, so that rare events count in full
   optimal_within  the same with the best constant per unit and image added to the baseline
-A measurement that is interrupted goes on when the same command is given again.
-Ratios are those of the within-image variance to that of {REFERENCE}: the exact one if there is one."""
+After an interruption, the same command continues the measurement.
+Ratios compare the within-image variance, the exact one if it is known, with that of {REFERENCE}."""
 
 
 def build_parser() -> Parser:

@@ -29,7 +29,7 @@ class ThreeLayerVAE(nn.Module):
         self.encoders = nn.ModuleList(mlp(below, above) for below, above in sizes)
         self.decoders = nn.ModuleList(mlp(above, below) for below, above in sizes)
         *_, bias = self.decoders[0].parameters()
-        bias.data = torch.logit(mean.clamp(0.01, 0.99))  # what x is without z need not be learned
+        bias.data = torch.logit(mean.clamp(0.01, 0.99))  # the mean of x need not be learned
         self.prior = nn.Parameter(torch.zeros(units[-1]))
         encode1, encode2, encode3 = self.encoders
         self.model = DiscreteModel(

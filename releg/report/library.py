@@ -54,8 +54,8 @@ def times_table(results: Path) -> list[str]:
         *table(HEAD, [_cells(row) for row in report["rows"]]),
         "",
         f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of {_machine(report)}; medians "
-        f"of turns in one process. Before: the scalar nodes of commit {report['before']}. The tensors of a gradient "
-        f"with 200 units, its sample's included, take at most {memory}; in brackets, by how much the process grows.",
+        f"over turns in one process. Before: the scalar nodes of commit {report['before']}. The tensors of a gradient "
+        f"with 200 units, including its sample, take at most {memory}; the growth of the process is in brackets.",
     ]
 
 
@@ -70,12 +70,12 @@ def training_table(report: Row) -> list[str]:
         timely = [point for point in by_rate[report["rate"]] if point["seconds"] <= seconds]
         elbos = [*after_steps, timely[-1]["elbo"]]
         rows.append([style["label"], *(f"{elbo:.1f}" for elbo in elbos), str(timely[-1]["step"])])
-    head = ["bound, nats", *(f"rate {rate:g}" for rate in rates), f"{seconds:.0f} s", "steps in them"]
+    head = ["bound, nats", *(f"rate {rate:g}" for rate in rates), f"{seconds:.0f} s", "steps in that time"]
     return [
         *table(head, rows),
         "",
         f"Validation bounds after {report['steps']} steps of Adam by learning rate, and after the same CPU seconds "
-        f"with {report['rate']:g}, the rate of the figure, which is best for REINFORCE. One seed, {report['batch']} "
+        f"at {report['rate']:g}, the best rate for REINFORCE, which the figure shows. One seed, {report['batch']} "
         "images per step.",
     ]
 

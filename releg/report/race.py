@@ -156,8 +156,8 @@ def as_markdown(rows: Sequence[Row], runs: list[Run]) -> str:
         "steps by each run's own clock.",
         "",
         f"- NLL at LR's time: after {minutes:.1f} minutes, which LR needs for its {rows[0]['steps']:,} steps. A run "
-        "that was done before has its last bound there, marked with *",
-        "- minutes to a bound: interpolated between validations; – is a run that does not reach it in its steps",
+        "that ended earlier shows its last bound, marked with *",
+        "- minutes to a bound: interpolated between validations; – means that the run does not reach it",
         "- the order: most bounds reached, then the least time to the hardest of them",
         "",
         *table(head, [_cells(row) for row in rows]),

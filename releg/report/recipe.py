@@ -23,7 +23,7 @@ Trials with SBN({EXTENDED_ARCHITECTURE}), RMSprop, batches of 100, seed 0: negat
 nats (lower is better), of the best validation of each run. No test image was looked at. The rate falls from its peak to
 zero at the last step: in a straight line, as half a cosine wave, or in a straight line after half of the steps at the
 peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`;
-runs of the published table stand beside them.
+runs of the published table are listed with them.
 """
 
 

@@ -28,9 +28,10 @@ independent numbers.
 - *Within*: the variance of the samples of one image, averaged over images.
 - *Exact*: LR's within-image variance with each unit's own noise integrated out.
 
-Sampled and exact values part once units saturate. A unit whose mean is m close to 0 is on in one of 1/m samples, and
-there its LR estimate is 1/m times the signal; so most of the variance lies in events that few samples or none meet, and
-the sampled value grows with the number of samples. CRN has no such events: it averages over both states of the unit.
+Sampled and exact values differ once units saturate. A unit with a mean m close to 0 is on in one of 1/m samples, and in
+that sample its LR estimate is 1/m times the signal. So most of the variance comes from events that occur in few samples
+or in none, and the sampled value grows with the number of samples. CRN has no such events: it averages over both states
+of the unit.
 """
 
 
