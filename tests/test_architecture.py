@@ -72,6 +72,8 @@ def reachable(graph: Graph, start: str) -> set[str]:
 DATA_SETS = rooms("binarized_mnist", "binarized_fashion_mnist")
 DATA = (*DATA_SETS, *rooms("binary_images", "data_parts"))
 AROUND_RUNS = ("run", "bench", "grid", "commands")
+BEFORE_LOADING = rooms("startup", "error_sentences", "grid.options", "grid.process", "run.lock", "run.parent")
+HEAVY = ("torch", "torchvision", "numpy", "numba", "jsonargparse", *LIGHTNING[:3])
 
 
 # --- the rules
@@ -110,6 +112,14 @@ def there_are_no_cycles(graph: Graph) -> list[str]:
     return sorted(f"{module} -> {module}" for module in graph if module in reachable(graph, module))
 
 
+def mistakes_are_answered_before_anything_heavy_is_loaded(graph: Graph) -> list[str]:
+    """Not even through a third module."""
+    starts = [module for module in BEFORE_LOADING if module in graph]
+    return sorted(
+        f"{start} -> {name}" for start in starts for name in reachable(graph, start) if is_within(name, HEAVY)
+    )
+
+
 RULES: dict[str, Callable[[Graph], list[str]]] = {
     "releg never imports Lightning": Rule(("releg",), LIGHTNING),
     "the project never imports its tests": Rule(("releg", "lightning_modules"), ("tests",)),
@@ -120,13 +130,16 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "estimators know no measurement": Rule(("releg.estimators",), ("releg.exact", "releg.measure")),
     "estimators never import each other": estimators_never_import_each_other,
     "reports read only files": Rule(("releg.report",), ("releg",), ("releg.report", *PLAIN)),
+    "names stand alone": Rule(("releg.report.names", "releg.report.file_names"), ("releg", "lightning_modules")),
     "Algorithm 1 knows no belief net": Rule(("releg.discrete",), ("releg.sbn", "releg.estimators")),
     "data know no run": Rule(DATA, rooms("sbn_module", *AROUND_RUNS)),
+    "what data sets share knows none of them": Rule(rooms("data_parts", "binary_images"), DATA_SETS),
     "training knows no concrete data set": Rule(rooms("sbn_module", "gradient_variance", "grid"), DATA_SETS),
     "the module is trained by others": Rule(rooms("sbn_module"), rooms(*AROUND_RUNS), rooms("run.ranks")),
     "a run knows neither grid nor commands": Rule(rooms("run"), rooms("bench", "grid", "commands")),
     "bench knows neither grid nor commands": Rule(rooms("bench"), rooms("grid", "commands")),
     "the grid knows neither bench nor commands": Rule(rooms("grid"), rooms("bench", "commands")),
+    "mistakes are answered before anything heavy is loaded": mistakes_are_answered_before_anything_heavy_is_loaded,
     "nobody imports the command line": Rule(("lightning_modules",), rooms("cli")),
     "there are no cycles": there_are_no_cycles,
 }
@@ -139,7 +152,7 @@ def graph() -> Graph:
 
 @pytest.mark.parametrize("name", RULES)
 def test_imports_point_one_way(name: str, graph: Graph) -> None:
-    assert {"releg.bernoulli", "releg.sbn", "lightning_modules.sbn_module"} <= set(graph)
+    assert {"releg.bernoulli", "releg.sbn", "lightning_modules.sbn_module", *BEFORE_LOADING} <= set(graph)
     assert RULES[name](graph) == []
 
 
@@ -192,9 +205,13 @@ BREACHES = {
         ("releg/estimators/parts/new.py", "from releg.estimators.old import Old", "releg.estimators.old"),
     ],
     "reports read only files": [("releg/report/new.py", "from releg import sbn", "releg.sbn")],
+    "names stand alone": [("releg/report/names.py", "from releg.report import style", "releg.report.style")],
     "Algorithm 1 knows no belief net": [("releg/discrete/new.py", "from releg import sbn", "releg.sbn")],
     "data know no run": [
         ("lightning_modules/data_parts/new.py", "from ..run import life", "lightning_modules.run.life")
+    ],
+    "what data sets share knows none of them": [
+        ("lightning_modules/data_parts/new.py", "from .. import binarized_mnist", "lightning_modules.binarized_mnist"),
     ],
     "training knows no concrete data set": [
         (
@@ -214,6 +231,10 @@ BREACHES = {
     ],
     "the grid knows neither bench nor commands": [
         ("lightning_modules/grid/new.py", "from ..bench import table", "lightning_modules.bench.table"),
+    ],
+    "mistakes are answered before anything heavy is loaded": [
+        ("lightning_modules/startup.py", "import torch", "torch"),
+        ("lightning_modules/grid/options.py", "from lightning_modules.run import life", "pytorch_lightning"),
     ],
     "nobody imports the command line": [
         ("lightning_modules/run/new.py", "from lightning_modules import cli", "lightning_modules.cli"),
