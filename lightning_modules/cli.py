@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from lightning_modules.startup import current_folder, current_folder_last, loading
+from lightning_modules.startup import find_own_modules, loading, not_from_here
 
 COMMANDS = {
     "fit": "train; the same command again continues an interrupted run",
@@ -38,8 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
             return complain(f"there is no command {command}, expected one of {known}; see releg --help")
         run = _load(command, arguments[1:])
     ranks.follow_launcher()
-    if (here := current_folder()) not in sys.path:
-        sys.path.append(here)  # classes of the user's own, by their dotted names
+    find_own_modules(arguments)
     quieten()
     return answered(run)
 
@@ -54,5 +53,5 @@ def _load(command: str, arguments: list[str]) -> Callable[[], int]:
 
 
 if __name__ == "__main__":
-    current_folder_last()
+    not_from_here()
     sys.exit(main())

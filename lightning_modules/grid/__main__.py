@@ -12,7 +12,7 @@ from lightning_modules import RESULTS
 from lightning_modules.error_sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 from lightning_modules.grid.options import parse_options
 from lightning_modules.run.lock import locked
-from lightning_modules.startup import current_folder_last, loading
+from lightning_modules.startup import loading, not_from_here
 from releg.files import check_writable, remove_leftovers, write_atomically
 from releg.report.file_names import PAPER
 
@@ -60,5 +60,5 @@ def _say(sentence: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    current_folder_last()
+    not_from_here()
     sys.exit(main())

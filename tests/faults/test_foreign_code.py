@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import yaml
 from lightning_modules import cli
 from lightning_modules.run.load import load_run
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.startup import find_own_modules
+from lightning_modules.yaml_files import read_yaml
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg_command
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
@@ -108,8 +111,11 @@ def test_a_module_is_loaded_from_a_checkpoint_only_if_its_classes_are_shipped(pa
 
 @pytest.mark.long
 def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp_path: Path) -> None:
-    names = "torch numpy yaml numba llvmlite tensorboard tqdm torchmetrics jsonargparse typing_extensions json csv"
-    for name in names.split():
+    installed = "torch numpy yaml numba llvmlite tensorboard tqdm torchmetrics jsonargparse typing_extensions json csv"
+    tried = (
+        "argcomplete cffi colorama coverage mpi4py pandas scipy tensorflow torch_xla"  # by libraries, installed or not
+    )
+    for name in [*installed.split(), *tried.split()]:
         (tmp_path / f"{name}.py").write_text(MODULE)
     given = [*TINY, *SHORT, "--model.estimator", "LikelihoodRatio", "--results_dir", "r"]
     done = subprocess.run(
@@ -117,6 +123,28 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
     )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "code_was_run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "is_named"),
+    [
+        (["fit", "--model.estimator", "foreign.Foreign"], True),
+        (["fit", "--model.estimator={class_path: foreign.Foreign}"], True),
+        (["fit", "--config", "mine.yaml"], True),
+        (["test", "--ckpt", "best.ckpt", "--trust"], True),
+        (["test", "--ckpt", "best.ckpt"], False),
+        (["fit", "--foreign.layers", "[3]", "--model.optimizer", "torch.optim.Adam"], False),
+    ],
+)
+def test_modules_of_the_current_folder_are_found_only_if_the_user_names_one(
+    words: list[str], is_named: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename(folder, {"class_path": "foreign.Foreign"})
+    (folder / "mine.yaml").write_text("model: {estimator: {class_path: foreign.Foreign}}")
+    (folder / "best.py").write_text(MODULE)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(folder)])
+    find_own_modules(words)
+    assert (sys.path[-1] == str(folder)) == is_named
 
 
 def bomb() -> str:
@@ -130,6 +158,10 @@ def test_a_config_that_would_fill_the_memory_is_refused(
 ) -> None:
     (folder / "config.yaml").write_text(text)
     (folder / "measured.yaml").write_text(text)
+    began = time.process_time()
+    with pytest.raises(ValueError, match="expected a config"):
+        read_yaml(folder / "config.yaml")
+    assert time.process_time() - began < 1.0
     ckpt = ["--ckpt", str(folder / "best.ckpt")]
     for command in (
         ["test", *ckpt],

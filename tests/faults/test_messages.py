@@ -14,15 +14,22 @@ from lightning_modules.grid import __main__ as reproduce
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg_command
 
 
-@pytest.mark.parametrize("command", [["fit", *TINY], ["variance", "--ckpt", "none.ckpt"]])
-def test_an_interruption_while_libraries_are_loading_is_one_line(command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "number", "what"),
+    [
+        (["fit", *TINY], signal.SIGINT, "interrupted"),
+        (["variance", "--ckpt", "none.ckpt"], signal.SIGINT, "interrupted"),
+        (["fit", *TINY], signal.SIGTERM, "ended by SIGTERM"),
+    ],
+)
+def test_an_interruption_while_libraries_are_loading_is_one_line(command: list[str], number: int, what: str) -> None:
     process = subprocess.Popen(releg_command(*command), cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text():
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert said == "releg: interrupted while loading; nothing was begun\n"
-    assert process.returncode == 128 + signal.SIGINT
+    assert said == f"releg: {what} while loading; nothing was begun\n"
+    assert process.returncode == 128 + number
 
 
 def test_a_folder_in_a_files_place_is_not_called_a_full_disk(
