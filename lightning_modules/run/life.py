@@ -18,6 +18,7 @@ from lightning_modules.run.callbacks import ImageGrids, ProgressFile, StepProgre
 from lightning_modules.run.checkpoints import (
     BEST,
     LAST,
+    PREVIOUS,
     RunCheckpoint,
     SafeCheckpointIO,
     find_newest,
@@ -58,15 +59,15 @@ class Start(NamedTuple):
 
 def run(command: str, arguments: list[str]) -> int:
     """Fit, validate or test. Returns the exit code."""
-    settings = Settings(command, arguments)
     if command == "fit":
-        fit(settings)
+        with Signals() as signals:
+            fit(Settings(command, arguments), signals)
     else:
-        evaluate(settings)
+        evaluate(Settings(command, arguments))
     return 0
 
 
-def fit(settings: Settings) -> None:
+def fit(settings: Settings, signals: Signals) -> None:
     """Train, from the newest whole checkpoint of the same run if there is one; then test the best model."""
     pl.seed_everything(settings.config["seed_everything"], workers=True)
     built = settings.build()
@@ -79,8 +80,7 @@ def fit(settings: Settings) -> None:
         if _is_finished(folder):
             say(f"{folder} is finished already; nothing to do. {_read_bound(folder)}")
             return
-        with Signals() as signals:
-            _train(settings, built, folder, signals)
+        _train(settings, built, folder, signals)
 
 
 def evaluate(settings: Settings) -> None:
@@ -260,10 +260,12 @@ def _hyperparameters(settings: Settings) -> dict[str, Any]:
 
 
 def _is_finished(folder: Path) -> bool:
-    """Whether there is a result; a damaged one is computed again from the checkpoints."""
+    """Whether there is a result; a damaged one is computed again from the checkpoints, or refused without any."""
     try:
         return read_result(folder) is not None
     except ValueError as error:
+        if not any((folder / name).is_file() for name in (LAST, PREVIOUS)):
+            raise
         say(f"{error}; it is computed again from the run's checkpoints")
         return False
 

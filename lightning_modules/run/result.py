@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules.run.folder import RESULT
-from lightning_modules.run.tables import METRICS
 from releg.files import write_atomically
-from releg.report.formats import read_metrics
 
 NUMBERS = ("steps", "best_step", "training_seconds", "test/elbo", "test/multi_sample_bound")
 
@@ -38,15 +36,9 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in NUMBERS):
         raise ValueError(_damaged(path))
     digest = result.pop("digest", None)
-    if digest != _digest(result) if digest is not None else not _is_logged(result, folder):
+    if digest != _digest(result):
         raise ValueError(_damaged(path))
     return result
-
-
-def _is_logged(result: dict[str, Any], folder: Path) -> bool:
-    """Whether the bounds are those in metrics.csv, if they are there: older results have no digest."""
-    logged = {row["metric"]: float(row["value"]) for row in read_metrics(folder / METRICS)}
-    return all(math.isclose(logged.get(name, result[name]), result[name], rel_tol=1e-6) for name in NUMBERS)
 
 
 def _digest(result: dict[str, Any]) -> str:

@@ -38,10 +38,14 @@ class Signals:
                 signal.signal(number, handler)
 
     def listen(self) -> None:
-        """Take the place of other handlers; Lightning puts its own there when training starts."""
+        """Take the place of other handlers; Lightning puts its own there when training starts.
+
+        A signal that was ignored when the program started, as nohup lets it ignore SIGHUP, stays ignored.
+        """
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                signal.signal(number, self._handle)
+                ignored = self._before.get(number) is signal.SIG_IGN
+                signal.signal(number, signal.SIG_IGN if ignored else self._handle)
             signal.signal(signal.SIGCONT, self._note_stop)
 
     def _note_stop(self, number: int, frame: FrameType | None) -> None:

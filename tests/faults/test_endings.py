@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,11 +13,13 @@ import pytest
 import pytorch_lightning as pl
 
 from lightning_modules import cli
+from lightning_modules.run.checkpoints import load_checkpoint
 from tests.lightning_modules import commands_helper
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result
 
 # One validation, at the end: without checkpoints in between, an interruption would lose everything
+STOPPED = 10.0  # seconds, many more than the first steps take
 STEPS = ["--trainer.max_steps", "60", "--trainer.val_check_interval", "60", "--trainer.log_every_n_steps", "5"]
 
 
@@ -82,15 +85,26 @@ def test_a_checkpoint_is_saved_after_some_minutes_without_a_validation(
 
 
 @pytest.mark.long
-def test_a_terminated_command_goes_on_when_it_is_given_again(run: Path, tmp_path: Path) -> None:
+def test_a_terminated_command_goes_on_when_it_is_given_again_and_stopped_it_does_not_train(tmp_path: Path) -> None:
     command = releg_command(*fit(tmp_path, "--trainer.max_steps", "100000"))
-    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not list(tmp_path.rglob("metrics.csv")):
-        time.sleep(0.05)
-    process.terminate()
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM, said
-    assert said.splitlines()[-1].startswith("releg: ended by SIGTERM; step ")
+    metrics, steps, seconds = folder_of(tmp_path) / "metrics.csv", [0], [0.0]
+    for _ in range(2):
+        process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not (metrics.exists() and int(curve(metrics.parent)[-1][0]) > steps[-1]):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(STOPPED)
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 128 + signal.SIGTERM, said
+        ended = re.search(r"releg: ended by SIGTERM; step (\d+) of 100000 is saved", said.splitlines()[-1])
+        assert ended is not None
+        assert ("continuing" in said) == (steps[-1] > 0)
+        steps.append(int(ended[1]))
+        seconds.append(load_checkpoint(metrics.with_name("last.ckpt"))["callbacks"]["TrainingClock"]["seconds"])
+        assert 0.0 < seconds[-1] - seconds[-2] < STOPPED
+    assert steps[0] < steps[1] < steps[2]
 
 
 def test_a_time_limit_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +116,15 @@ def test_a_time_limit_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest
     assert (folder_of(tmp_path) / "last.ckpt").is_file()
 
 
-@pytest.mark.parametrize("damage", ["emptied", "cut", "changed", "changed, of an older run", "infinite"])
+def test_no_number_that_is_not_finite_enters_a_result(tmp_path: Path) -> None:
+    unlimited = fit(tmp_path, "--trainer.max_steps", "-1", "--trainer.max_epochs", "1", "--data.batch_size", "25000")
+    assert cli.main([*unlimited, "--trainer.limit_val_batches", "0"]) == 0
+    text = (folder_of(tmp_path) / "result.json").read_text()
+    assert json.loads(text)["val/elbo"] is None
+    assert "Infinity" not in text
+
+
+@pytest.mark.parametrize("damage", ["emptied", "cut", "changed", "without a digest", "infinite"])
 def test_a_damaged_result_is_computed_again(
     damage: str, run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,15 +132,31 @@ def test_a_damaged_result_is_computed_again(
     shutil.copytree(run.parents[3], tmp_path, dirs_exist_ok=True)
     path = folder_of(tmp_path) / "result.json"
     content = json.loads(path.read_text())
-    older = {name: value for name, value in content.items() if name != "digest"}
     text = {
         "emptied": "",
         "cut": path.read_text()[:50],
         "changed": json.dumps({**content, "test/elbo": content["test/elbo"] + 1}),
-        "changed, of an older run": json.dumps({**older, "test/elbo": content["test/elbo"] + 1}),
+        "without a digest": json.dumps({name: value for name, value in content.items() if name != "digest"}),
         "infinite": json.dumps({**content, "test/elbo": float("-inf")}),
     }[damage]
     path.write_text(text)
+    path.with_name("metrics.csv").unlink()  # nothing else vouches for the numbers
     assert cli.main(fit(tmp_path)) == 0
     assert "result.json is damaged, expected the result of a finished run" in caplog.text
     assert result(folder_of(tmp_path)) == result(run)
+
+
+def test_a_damaged_result_without_checkpoints_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path)
+    folder.mkdir(parents=True)
+    for name in ("config.yaml", "metrics.csv", "provenance.json"):
+        shutil.copyfile(run / name, folder / name)
+    (folder / "result.json").write_text("{}")
+    assert cli.main(fit(tmp_path)) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(
+        f"releg: {folder / 'result.json'} is damaged, expected the result of a finished run; delete "
+    )
+    assert (folder / "result.json").read_text() == "{}"

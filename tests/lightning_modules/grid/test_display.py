@@ -1,7 +1,6 @@
 """What the user sees of the grid."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from lightning_modules.grid.estimate import Cost
 from lightning_modules.grid.jobs import Ended
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.run.result import write_result
 from tests.lightning_modules.run_states import RESULT
 
 
@@ -26,7 +26,7 @@ def test_runs_that_took_twice_their_prediction_double_the_rest(tmp_path: Path) -
     display = GridDisplay(2, 0, two, {each.run: Cost(10.0, 0.1, 0.0, 100) for each in two}, 1, io.StringIO())
     assert display.seconds_left() == pytest.approx(40.0)
     two[0].folder.mkdir()
-    (two[0].folder / "result.json").write_text(json.dumps(RESULT))
+    write_result(two[0].folder, RESULT)
     display.update([], [Ended(two[0], 40.0, "")])
     assert display.seconds_left() == pytest.approx(40.0)
 

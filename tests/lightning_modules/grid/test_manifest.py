@@ -13,6 +13,7 @@ from lightning_modules.grid.manifest import kept, write_manifests
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
+from lightning_modules.run.result import write_result
 from releg.report.extended import write_extended
 from releg.report.file_names import EXTENDED_RUNS, RUNS
 from tests.lightning_modules.run_states import RESULT
@@ -24,7 +25,7 @@ def finish(run: GridRun, results: Path, processes: int = 1) -> RunStatus:
     """As the run would leave its folder."""
     status = status_of(run)
     save_config(status.folder, status.config)
-    (status.folder / "result.json").write_text(json.dumps(RESULT))
+    write_result(status.folder, RESULT)
     (status.folder / PROVENANCE).write_text(json.dumps([{"cores": 2}] * processes))
     return status_of(run)
 

@@ -1,6 +1,5 @@
 """The plan of the grid: which runs there are, and where each stands."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid.options import BUDGETS
 from lightning_modules.grid.plan import plan, status_of
 from lightning_modules.run.folder import save_config
+from lightning_modules.run.result import write_result
 from releg.architecture import architecture_name
 from tests.lightning_modules.run_states import RESULT
 
@@ -49,7 +49,7 @@ def test_a_finished_run_is_recognised_by_its_config_and_not_by_its_folder(tmp_pa
     run = plan(budget_file("smoke"), 1, tmp_path)[0]
     status = status_of(run)
     save_config(status.folder, {**status.config, "results_dir": "elsewhere"})
-    (status.folder / "result.json").write_text(json.dumps(RESULT))
+    write_result(status.folder, RESULT)
     assert status_of(run).result == RESULT
     longer = status_of(plan(budget_file("quick"), 1, tmp_path)[0])
     assert longer.result is None

@@ -9,7 +9,9 @@ from lightning_modules.run.result import read_result
 from tests.lightning_modules.run_states import RESULT
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "[]", "{}", json.dumps({**RESULT, "test/elbo": float("nan")})])
+@pytest.mark.parametrize(
+    "text", ["", "garbage", "[]", "{}", json.dumps(RESULT), json.dumps({**RESULT, "test/elbo": float("nan")})]
+)
 def test_a_damaged_result_is_told_with_what_to_do(tmp_path: Path, text: str) -> None:
     assert read_result(tmp_path) is None
     (tmp_path / "result.json").write_text(text)

@@ -9,6 +9,18 @@ from lightning_modules.console import EndedEarlyError
 from lightning_modules.run.signals import SIGNALS, Signals
 
 
+def test_a_signal_that_nohup_lets_the_program_ignore_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            signals.listen()
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.received is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_remembered_in_training_and_ends_the_run_at_other_times_or_the_second_time(number: int) -> None:
     before = signal.getsignal(number)

@@ -1,0 +1,49 @@
+"""Checkpoints that the user names: evaluated with nothing else given, and the start of a run only once."""
+
+from pathlib import Path
+
+import pytest
+
+from lightning_modules import cli
+from tests.lightning_modules.commands_helper import fit, folder_of
+from tests.lightning_modules.run_states import result
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    results = tmp_path_factory.mktemp("run")
+    assert cli.main(fit(results)) == 0
+    return folder_of(results)
+
+
+@pytest.mark.parametrize("command", ["test", "validate"])
+def test_weights_are_evaluated_only_if_they_are_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, *fit(Path("r"))[1:]]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"releg: releg {command} got no checkpoint, expected --ckpt PATH; name a run's best.ckpt"
+
+
+@pytest.mark.parametrize("option", ["--ckpt", "--ckpt_path", "--ckpt="])
+def test_a_checkpoint_is_enough_to_test_it(option: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(run / "best.ckpt")
+    assert cli.main(["test", *([option + path] if option.endswith("=") else [option, path])]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}, step 60:"
+    assert [line.split()[0] for line in lines[1:]] == ["test/elbo", "test/multi_sample_bound"]
+    assert f"test/elbo {result(run)['test/elbo']:.4f}" in lines
+
+
+def test_a_given_checkpoint_is_the_start_only_once(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="releg")
+    slower = ["--model.optimizer.init_args.lr", "0.0001", "--trainer.max_steps", "80"]
+    given = fit(tmp_path, "--ckpt", str(run / "last.ckpt"), *slower)
+    assert cli.main(given) == 0
+    assert "was trained with model.optimizer.init_args.lr 0.001; from here on it is 0.0001" in caplog.text
+    first = result(folder_of(tmp_path))
+    (folder_of(tmp_path) / "result.json").unlink()
+    caplog.clear()
+    assert cli.main(given) == 0
+    assert f"continuing {folder_of(tmp_path)} from last.ckpt" in caplog.text
+    assert "was trained with" not in caplog.text
+    assert result(folder_of(tmp_path)) == first
