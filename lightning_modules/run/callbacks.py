@@ -20,7 +20,7 @@ from lightning_modules.console import SECONDS_BETWEEN_LINES, say
 from lightning_modules.run.hooks import RunCallback
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals
-from lightning_modules.run.tables import metrics_of
+from lightning_modules.run.tables import ROWS, metrics_of
 from lightning_modules.sbn_module import SBNModule
 from releg.sbn import SigmoidBeliefNet
 
@@ -41,7 +41,7 @@ class TrainingClock(RunCallback):
     def __init__(self, signals: Signals | None = None) -> None:
         self.seconds = 0.0
         self._signals = signals or Signals()
-        self._started = (0.0, 0)  # time, and stops so far
+        self._started = (0, 0.0)  # stops so far, and time
         self._last = 0.0  # seconds of the last step
 
     def state_dict(self) -> dict[str, Any]:
@@ -57,27 +57,33 @@ class TrainingClock(RunCallback):
     ) -> None:
         """Drop rows after the checkpoint: the continued run logs them again, even if no step is left."""
         if trainer.state.fn == "fit":
-            self._rewind(trainer, checkpoint["global_step"])
+            self._rewind(trainer, checkpoint["global_step"], checkpoint.get(ROWS, 0))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Drop all rows if the run starts anew because its checkpoints are lost."""
         self._rewind(trainer, trainer.global_step)
 
-    @staticmethod
-    def _rewind(trainer: pl.Trainer, step: int) -> None:
-        every = trainer.log_every_n_steps if trainer.accumulate_grad_batches == 1 else 0  # type: ignore[attr-defined]
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Note how many rows there are, so that lost ones are missed."""
         for logger in metrics_of(trainer):
-            logger.rewind(step, every)
+            checkpoint[ROWS] = logger.rows_before(trainer.global_step)
+
+    @staticmethod
+    def _rewind(trainer: pl.Trainer, step: int, rows: int = 0) -> None:
+        for logger in metrics_of(trainer):
+            logger.rewind(step, rows)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start the clock."""
-        self._started = (time.perf_counter(), self._signals.stops)
+        self._started = (self._signals.stops, time.perf_counter())  # in this order: a stop in between is noticed
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Stop the clock and pass the time to metrics.csv."""
-        began, stops = self._started
+        (stops, began), now = self._started, time.perf_counter()
         if self._signals.stops == stops:
-            self._last = time.perf_counter() - began
+            self._last = now - began
         self.seconds += self._last
         for logger in metrics_of(trainer):
             logger.seconds = self.seconds

@@ -24,6 +24,7 @@ from releg.machine import cores
 
 PROVENANCE = "provenance.json"
 NOT_THE_USERS = ("releg", "lightning_modules", "torch", "pytorch_lightning", "lightning")
+INSTALLED = ("site-packages", "dist-packages")
 PACKAGES = ("torch", "torchvision", "pytorch-lightning", "torchmetrics", "numba", "numpy")
 
 
@@ -58,11 +59,22 @@ def record_provenance(folder: Path, data_checksum: str, config: Config) -> str:
 
 
 def own_sources(config: Config) -> dict[str, str]:
-    """SHA-256 of the file of each module that is not shipped and whose classes a config names, once it is imported."""
-    names = {class_path.rpartition(".")[0] for class_path in class_paths(config)}
-    own = {name for name in names if name and name.split(".")[0] not in NOT_THE_USERS}
-    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in sorted(own)}
-    return {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in files.items() if file}
+    """SHA-256 of modules that are not shipped: those whose classes a config names, and all imported from beside them.
+
+    Beside a package that is installed are only others that are installed, and no part of the run.
+    """
+    named = {class_path.split(".")[0] for class_path in class_paths(config)}.difference(NOT_THE_USERS)
+    loaded = {name: getattr(module, "__dict__", {}).get("__file__") for name, module in [*sys.modules.items()]}
+    files = {name: Path(file) for name, file in loaded.items() if file and name.split(".")[0] not in NOT_THE_USERS}
+    homes = {file.parents[file.stem == "__init__"] for name, file in files.items() if name in named}
+
+    def is_own(name: str, file: Path) -> bool:
+        top = name.split(".")[0]
+        places = [home / each for home in homes if home.name not in INSTALLED for each in (top, f"{top}.py")]
+        return top in named or any(place in (file, *file.parents) for place in places)
+
+    own = sorted((name, file) for name, file in files.items() if is_own(name, file) and file.is_file())
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in own}
 
 
 def class_paths(config: Any) -> Iterator[str]:

@@ -22,6 +22,8 @@ from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
 from releg.report.formats import read_variances
 from releg.report.tables import csv_text
 
+ROWS = "metrics_rows"  # key of a checkpoint: how many rows were logged before its step
+
 
 class MetricsCSV(Logger):
     """A Lightning logger with one row per number: step, seconds of training, metric, value.
@@ -37,6 +39,7 @@ class MetricsCSV(Logger):
         self._continues = continues
         self.seconds = 0.0  # kept up to date by TrainingClock
         self._continued_at: int | None = None
+        self._step, self._rows_of_step, self._rows_before = 0, 0, 0  # the last step, its rows, and those before it
 
     @property
     def name(self) -> str:
@@ -56,7 +59,11 @@ class MetricsCSV(Logger):
         """Append one row per number. It replaces a row logged just before the run was interrupted."""
         numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
         if step is not None and step == self._continued_at:
-            self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers)
+            self._count(self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers), step)
+        elif step is not None and step != self._step:
+            self._rows_before += self._rows_of_step
+            self._step, self._rows_of_step = step, 0
+        self._rows_of_step += len(numbers)
         rows = [(step, f"{self.seconds:.3f}", name, value) for name, value in numbers.items()]
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
@@ -72,22 +79,28 @@ class MetricsCSV(Logger):
                 os.fsync(file.fileno())
 
     @rank_zero_only
-    def rewind(self, step: int, every: int) -> None:
-        """Forget what was logged after `step`: a run continued from there logs it again. Say which rows are lost.
+    def rewind(self, step: int, rows: int = 0) -> None:
+        """Forget what was logged after `step`: a run continued from there logs it again. Say how many rows are lost.
 
         Args:
             step: that the run has reached.
-            every: steps between two rows of train/elbo; 0 if that is not known.
+            rows: that were logged before that step.
         """
         if step == self._continued_at:
             return  # done already
         self._continued_at = step
-        kept = self._keep(lambda row: int(row["step"]) <= step)
-        logged = {int(row["step"]) for row in kept if row["metric"] == "train/elbo"}
-        if self._continues and every:
-            lost = set(range(min(logged, default=every), step + 1, every)) - logged
-            if lost:
-                say(f"{self.path} lacks {len(lost)} rows from step {min(lost)} on, expected one per {every} steps")
+        self._count(self._keep(lambda row: int(row["step"]) <= step), step)
+        if self._continues and (lost := rows - self._rows_before) > 0:
+            say(f"{self.path} lacks {lost} rows, expected {rows} of the steps before {step}; they are lost")
+
+    def rows_before(self, step: int) -> int:
+        """How many rows were logged before a step, which is the last one or comes after it."""
+        return self._rows_before + (self._rows_of_step if self._step < step else 0)
+
+    def _count(self, rows: list[dict[str, str]], step: int) -> None:
+        """Start counting with these rows, none of which is of a later step."""
+        self._step, self._rows_of_step = step, sum(int(row["step"]) == step for row in rows)
+        self._rows_before = len(rows) - self._rows_of_step
 
     def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> list[dict[str, str]]:
         """Write the wanted rows only; returns them."""

@@ -20,6 +20,7 @@ from releg.files import replacing, write_json
 from tests.lightning_modules.commands_helper import TINY
 
 OWN = """
+import helper_module
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 class Own(LikelihoodRatio):
     pass
@@ -49,9 +50,11 @@ def fit(results: Path, *arguments: str) -> list[str]:
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run with an estimator of the user's own, interrupted at step 25."""
     (tmp_path / "own_module.py").write_text(OWN)
+    (tmp_path / "helper_module.py").write_text("TEMPERATURE = 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(Killed, "at", 25)
-    sys.modules.pop("own_module", None)
+    for name in ("own_module", "helper_module"):
+        sys.modules.pop(name, None)
     assert cli.main(fit(tmp_path)) == 130
     return tmp_path / "runs" / "6-12" / "own" / "seed0"
 
@@ -79,17 +82,25 @@ def test_a_changed_estimator_commit_or_version_is_told_in_one_line_and_recorded(
 ) -> None:
     caplog.set_level("INFO", logger="releg")
     results = interrupted.parents[3]
-    (results / "own_module.py").write_text(OWN + "\n# changed\n")
+    changed = {"own_module": OWN + "\n# changed\n", "helper_module": "TEMPERATURE = 2.0\n"}
+    for name, text in changed.items():
+        (results / f"{name}.py").write_text(text)
     before = provenance.provenance()
     now = before | {"commit": "c0ffee0000", "packages": before["packages"] | {"numba": "9.9", "torch": "8.8"}}
     monkeypatch.setattr(provenance, "provenance", lambda: dict(now))
     assert cli.main(fit(results)) == 0
     (line,) = (record.getMessage() for record in caplog.records if "this part of the run" in record.getMessage())
-    for part in ("commit c0ffee0", "numba 9.9, before ", "torch 8.8, before ", "a changed own_module; "):
+    for part in (
+        "commit c0ffee0",
+        "numba 9.9, before ",
+        "torch 8.8, before ",
+        "a changed helper_module; ",
+        "a changed own_module; ",
+    ):
         assert part in line
     first, second = json.loads((interrupted / "provenance.json").read_text())
     sources = [entry["own_sources"] for entry in (first, second)]
-    assert {name for name in sources[0] if sources[0][name] != sources[1][name]} == {"own_module"}
+    assert {name for name in sources[0] if sources[0][name] != sources[1][name]} == {*changed}
     assert second["commit"] == "c0ffee0000"
 
 
@@ -98,11 +109,11 @@ def test_rows_that_metrics_csv_lacks_are_told_and_nothing_else_is(
 ) -> None:
     caplog.set_level("INFO", logger="releg")
     metrics = interrupted / "metrics.csv"
-    kept = [line for line in metrics.read_text().splitlines() if not line.startswith(("10,", "15,"))]
+    kept = [line for line in metrics.read_text().splitlines() if not line.startswith(("5,", "10,"))]
     metrics.write_text("\n".join(kept) + "\n")
     (interrupted / ".best.ckpt.999999999.part").write_bytes(b"of a process that was killed")
     assert cli.main(fit(interrupted.parents[3])) == 0
-    assert caplog.text.count(f"{metrics} lacks 2 rows from step 10 on, expected one per 5 steps") == 1
+    assert caplog.text.count(f"{metrics} lacks 3 rows, expected 4 of the steps before 20; they are lost") == 1
     assert "this part of the run" not in caplog.text
     assert not list(interrupted.glob(".*.part"))
 
