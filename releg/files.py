@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import math
 import os
 import re
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+SECONDS_TO_WRITE = 3600.0  # a file, at most
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
@@ -44,12 +48,20 @@ def check_writable(folder: Path) -> None:
         ) from None
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete what processes of this machine that are gone were writing in the folder when they ended."""
-    for path in folder.glob(".*.part"):
+def remove_leftovers(folder: Path, name: str = "*", age: float = 0.0) -> None:
+    """Delete what processes of this machine that are gone were writing in the folder when they ended.
+
+    Args:
+        folder: that only this machine is writing to, unless an age is given.
+        name: only what was to become a file of this name.
+        age: only what is older, in seconds.
+    """
+    for path in folder.glob(f".{name}.*.part"):
         writer = re.search(r"\.(\d+)\.part$", path.name)
         if writer and not _is_running(int(writer[1])):
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # another process may delete it first
+                if path.stat().st_mtime <= time.time() - age:
+                    path.unlink()
 
 
 def _is_running(process: int) -> bool:
@@ -62,10 +74,14 @@ def _is_running(process: int) -> bool:
     return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` at the end of the with statement, unless that fails."""
+    """A file to write to, which takes the place of `path` at the end of the with statement, unless that fails.
+
+    What processes that are gone left of the same file is deleted, unless another machine may still be writing it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path.parent, glob.escape(path.name), SECONDS_TO_WRITE)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as file:

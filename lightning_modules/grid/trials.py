@@ -8,7 +8,6 @@ results/recipe/trials.json and results/recipe.md; the same command continues aft
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
-from releg.files import write_atomically
+from releg.files import write_json
 from releg.report.file_names import TRIALS
 from releg.report.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
 from releg.report.recipe import best_recipes, write_recipe
@@ -91,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         for stage in stages:
             made, problems = _make(list(stage()), folder, options.jobs, lock, time.monotonic() - started)
             entries.extend(made)
-            write_atomically(options.results / TRIALS, json.dumps(entries, indent=1) + "\n")
+            write_json(options.results / TRIALS, entries)
             write_recipe(options.results)
             if problems:
                 print("\n".join(f"trials: {run} failed: {why}" for run, why in problems.items()), file=sys.stderr)
