@@ -5,12 +5,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
+from lightning_fabric.plugins.environments import LightningEnvironment
+from torch import Tensor, distributed
 
 from lightning_modules import cli
+from lightning_modules.run import ranks
 from lightning_modules.run.tables import read_variances
 from tests.faults.ddp_gradients import CASES, STEPS, record
 from tests.lightning_modules import commands_helper
@@ -63,6 +67,30 @@ def test_two_ranks_of_50_images_have_the_gradients_of_one_process_with_100(case:
             torch.testing.assert_close(first["buffers"][step][name], expected, rtol=1e-9, atol=0)
     if case == "lr-sum":
         assert bool((alone.buffers[-1]["estimator.baselines.1.average"] != 0).all())
+
+
+def test_the_ranks_of_one_machine_meet_where_no_other_machine_can_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "LOCAL_RANK",
+        "GLOO_SOCKET_IFNAME",
+        "NCCL_SOCKET_IFNAME",
+        "RELEG_PARENT",
+    ):
+        monkeypatch.setenv(name, "put back afterwards")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = listening_on(os.getpid())
+    ranks.share_machine(cast(Any, SimpleNamespace(num_devices=2, num_nodes=1)))
+    lightning = LightningEnvironment()  # what it chooses itself if nobody says where to meet
+    os.environ.setdefault("MASTER_ADDR", lightning.main_address)
+    os.environ.setdefault("MASTER_PORT", str(lightning.main_port))
+    distributed.init_process_group("gloo", rank=0, world_size=1)
+    try:
+        assert listening_on(os.getpid()) - before == {LOOPBACK}
+    finally:
+        distributed.destroy_process_group()
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
