@@ -1,4 +1,4 @@
-"""Many steps with a kill about every minute: only with --faults=full, since it takes half an hour."""
+"""Long runs: a kill about every minute, which is tried only with --faults=full, and a large file of metrics."""
 
 import math
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg_command
-from tests.lightning_modules.run_states import assert_identical, curve, final_state, result
+from tests.lightning_modules.run_states import assert_identical, curve, final_state, result, wait_for_new_checkpoint
 from tests.tally import Tally
 
 pytestmark = pytest.mark.long
@@ -21,8 +21,8 @@ SECONDS_BETWEEN_KILLS = (30.0, 90.0)
 MOST_GROWTH = 30  # MiB of resident memory, from the first checkpoint to the end
 
 
-def fit(results: Path) -> list[str]:
-    steps = ["--trainer.max_steps", str(STEPS), "--trainer.val_check_interval", "1000"]
+def fit(results: Path, max_steps: int = STEPS) -> list[str]:
+    steps = ["--trainer.max_steps", str(max_steps), "--trainer.val_check_interval", "1000"]
     return ["fit", *TINY, *steps, "--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(results)]
 
 
@@ -30,8 +30,8 @@ def folder_of(results: Path) -> Path:
     return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
 
 
-def start(results: Path) -> "subprocess.Popen[str]":
-    command = releg_command(*fit(results))
+def start(results: Path, max_steps: int = STEPS) -> "subprocess.Popen[str]":
+    command = releg_command(*fit(results, max_steps))
     return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
 
 
@@ -84,3 +84,36 @@ def test_a_long_run_that_is_killed_every_minute_ends_as_one_that_is_not(
     assert result(one) == result(other)
     assert curve(one) == curve(other)
     assert kills > 0
+
+
+def cpu_seconds(process: "subprocess.Popen[str]") -> float:
+    """That it has used until now."""
+    user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_run_with_200_000_rows_of_metrics_is_continued_within_ten_seconds(
+    tmp_path: Path, lines_at_end: list[str]
+) -> None:
+    """As many as 2,000,000 steps log every 10; of the processor's time, since others may use this machine."""
+    folder = folder_of(tmp_path)
+    process = start(tmp_path, 2_000_000)
+    wait_for_new_checkpoint(folder, process)
+    process.kill()
+    process.wait()
+    metrics = folder / "metrics.csv"
+    logged = range(10, 2_000_000, 10)
+    rows = "".join(f"{step % 1000},{step / 700:.3f},train/elbo,{-100 - step / 7e5}\n" for step in logged)
+    metrics.write_text("step,seconds,metric,value\n" + rows)
+    began, before = time.monotonic(), metrics.stat().st_ino
+    process = start(tmp_path, 2_000_000)
+    size = 0
+    while process.poll() is None and not (metrics.stat().st_ino != before and metrics.stat().st_size > size > 0):
+        size = metrics.stat().st_size if metrics.stat().st_ino != before else 0  # rewritten, then grown by a row
+        time.sleep(0.01)
+    used, waited = cpu_seconds(process), time.monotonic() - began
+    process.kill()
+    process.wait()
+    lines_at_end.append(f"continued with {len(logged):,} rows: {used:.1f} s of CPU, {waited:.1f} s in all")
+    assert used < 10.0
+    assert len(metrics.read_text().splitlines()) > len(logged)
