@@ -13,6 +13,7 @@ from lightning_modules.run.checkpoints import BEST
 from releg.architecture import architecture_name
 from releg.report.figure1_data import variance_file
 from releg.report.file_names import WEIGHTS
+from releg.report.formats import read_variances
 from releg.report.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES
 from releg.weights import load, load_weights, save_model
 
@@ -79,13 +80,14 @@ def _describes(cell: Cell, entry: Mapping[str, Any]) -> bool:
 
 
 def measure_variance(results: Path, jobs: int) -> None:
-    """Measure Figure 1's gradient variances at the published weights of LR, on all training images, if need be.
+    """Measure Figure 1's gradient variances at the published weights of LR, unless all training images were measured.
 
     In a process of its own, which continues an interrupted measurement.
     """
     cell = cell_at(results, FIGURE1_ARCHITECTURE, "lr")
     output = variance_file(results, cell.estimator)
-    if not cell.path.is_file() or output.is_file():
+    measured = {row["num_images"] for row in read_variances(output)}
+    if not cell.path.is_file() or measured == {str(FIGURE1_IMAGES)}:
         return
     print(f"measuring the gradient variance of {cell} on {FIGURE1_IMAGES:,} images", file=sys.stderr, flush=True)
     words = [

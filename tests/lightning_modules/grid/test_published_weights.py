@@ -4,9 +4,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
-from lightning_modules.grid.published_weights import publish, published, read_description
+from lightning_modules.grid import published_weights
+from lightning_modules.grid.published_weights import (
+    cell_at,
+    measure_variance,
+    publish,
+    published,
+    read_description,
+)
+from releg.report.figure1_data import variance_file
+from releg.report.formats import VARIANCES
+from releg.report.tables import csv_text
 from releg.weights import load
 from tests.lightning_modules.run_states import RESULT
 from tests.releg.helpers import random_model
@@ -62,3 +73,20 @@ def test_the_file_says_what_its_number_depends_on(tmp_path: Path) -> None:
     assert (float(says["test/elbo"]), says["test_samples"], says["steps"]) == (RESULT["test/elbo"], "20", "5")
     assert (says["commit"], says["data_sha256"]) == ("new", "34")
     assert json.loads(says["settings"]) == CONFIG
+
+
+@pytest.mark.parametrize(("images", "again"), [(None, True), (100, True), (50_000, False)])
+def test_variances_are_measured_unless_all_training_images_were(
+    images: int | None, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(published_weights.subprocess, "run", lambda words, **_: called.append(words))
+    output = variance_file(tmp_path, "lr")
+    output.parent.mkdir(parents=True)
+    measure_variance(tmp_path, jobs=2)
+    assert not called, "there are no weights yet"
+    cell_at(tmp_path, "32-64-128-256", "lr").path.touch()
+    if images:
+        output.write_text(csv_text(VARIANCES, [(200_000, "likelihood_ratio", 1, "total", 2.0, 0.1, images, 1000)]))
+    measure_variance(tmp_path, jobs=2)
+    assert bool(called) == again
