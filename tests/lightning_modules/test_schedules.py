@@ -16,10 +16,10 @@ def test_reports_name_every_shipped_schedule_by_its_config_file_and_class() -> N
     assert all(issubclass(getattr(schedules, class_name), DecayToZero) for class_name in named.values())
 
 
-def rates(kind: type[DecayToZero], peak: float, steps: int) -> list[float]:
+def rates(kind: type[DecayToZero], peak: float, steps: int, warmup_steps: int = 0) -> list[float]:
     """The rate of each step and, last, after all of them."""
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=peak)
-    schedule = kind(optimizer)
+    schedule = kind(optimizer, warmup_steps=warmup_steps)
     schedule.end_with(steps)
     seen = []
     for _ in range(steps):
@@ -41,10 +41,19 @@ def test_the_rate_falls_from_its_peak_to_zero_over_all_steps(kind: type[DecayToZ
     assert rates(kind, 0.4, 4) == pytest.approx(expected, abs=1e-15)
 
 
+@pytest.mark.parametrize("kind", [LinearDecay, CosineDecay, HoldThenLinearDecay])
+def test_a_warm_up_lets_the_rate_rise_in_a_straight_line_and_changes_nothing_after_it(kind: type[DecayToZero]) -> None:
+    cold, warm = rates(kind, 0.4, 20), rates(kind, 0.4, 20, warmup_steps=4)
+    assert [ours / theirs for ours, theirs in zip(warm[:4], cold[:4], strict=True)] == pytest.approx(
+        [0.25, 0.5, 0.75, 1]
+    )
+    assert warm[3:] == cold[3:]
+
+
 def test_a_restored_schedule_goes_on_with_the_very_rates_of_an_uninterrupted_one() -> None:
-    whole = rates(CosineDecay, 0.003, 1000)
+    whole = rates(CosineDecay, 0.003, 1000, warmup_steps=700)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.003)
-    first = CosineDecay(optimizer, total_steps=1000)
+    first = CosineDecay(optimizer, total_steps=1000, warmup_steps=700)
     for _ in range(600):
         optimizer.step()
         first.step()
@@ -58,9 +67,11 @@ def test_a_restored_schedule_goes_on_with_the_very_rates_of_an_uninterrupted_one
         second.step()
 
 
-def test_a_number_of_steps_that_the_user_gave_is_kept() -> None:
+def test_a_number_of_steps_that_the_user_gave_is_kept_and_one_without_sense_refused() -> None:
     schedule = LinearDecay(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), total_steps=10)
     schedule.end_with(500)
     assert schedule.total_steps == 10
     with pytest.raises(ValueError, match="total_steps is 0, expected at least 1"):
         LinearDecay(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), total_steps=0)
+    with pytest.raises(ValueError, match="warmup_steps is -1, expected 0 for no warm-up"):
+        LinearDecay(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), warmup_steps=-1)
