@@ -57,7 +57,7 @@ LINK = _record(  # 2 l: from layer l to what it generates; 2 l + 1: from layer l
     turn=Address,  # (per slot, stride) s * margin of the targets: a change of the logit beyond it changes the target
     turn_ratio=Address,  # (per slot, stride) exp(turn)
     downward=Address,  # (per slot, stride / BLOCK) uint32 the targets that change if their logit sinks, one bit each
-    chosen=Address,  # (per slot, stride) int32 targets whose value is not 0
+    chosen=Address,  # (per slot, stride) int32 targets whose value is 1
     chosen_count=Address,  # (per slot,) int64 how many these are
 )
 LAYER = _record(

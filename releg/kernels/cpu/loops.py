@@ -201,44 +201,42 @@ def logarithm_of(products):
 
 
 @inlined
-def sum_block(values, chosen, count, weights, columns):
-    """The sum over the chosen j of values[j] * weights[j], for a block of columns: four vectors."""
+def sum_block(chosen, count, weights, columns):
+    """The sum of the chosen rows of weights, for a block of columns: four vectors."""
     a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = like(load(weights, 0), 0.0)
     for n in range(0, count - 1, 2):  # two sums side by side: one alone waits for its last addition
-        i, j = np.int64(chosen[n]), np.int64(chosen[n + 1])
-        a0, a1, a2, a3 = add_block(spread(values[i]), weights, i * columns, a0, a1, a2, a3)
-        b0, b1, b2, b3 = add_block(spread(values[j]), weights, j * columns, b0, b1, b2, b3)
+        a0, a1, a2, a3 = add_block(weights, np.int64(chosen[n]) * columns, a0, a1, a2, a3)
+        b0, b1, b2, b3 = add_block(weights, np.int64(chosen[n + 1]) * columns, b0, b1, b2, b3)
     if count % 2 == 1:
-        i = np.int64(chosen[count - 1])
-        a0, a1, a2, a3 = add_block(spread(values[i]), weights, i * columns, a0, a1, a2, a3)
+        a0, a1, a2, a3 = add_block(weights, np.int64(chosen[count - 1]) * columns, a0, a1, a2, a3)
     return a0 + b0, a1 + b1, a2 + b2, a3 + b3
 
 
 @inlined
-def add_block(value, row, at_column, a0, a1, a2, a3):
-    """Add value * row to four vectors."""
-    a0, a1 = fma(value, load(row, at_column), a0), fma(value, load(row, at_column + LANES), a1)
-    return a0, a1, fma(value, load(row, at_column + 2 * LANES), a2), fma(value, load(row, at_column + 3 * LANES), a3)
+def add_block(row, at_column, a0, a1, a2, a3):
+    """Add a row to four vectors."""
+    a0, a1 = a0 + load(row, at_column), a1 + load(row, at_column + LANES)
+    return a0, a1, a2 + load(row, at_column + 2 * LANES), a3 + load(row, at_column + 3 * LANES)
 
 
 @inlined
-def sum_vector(values, chosen, count, weights, columns):
+def sum_vector(chosen, count, weights, columns):
     """The same for LANES columns."""
     a = b = like(load(weights, 0), 0.0)
     for n in range(0, count - 1, 2):
-        a = fma(spread(values[chosen[n]]), load(weights, np.int64(chosen[n]) * columns), a)
-        b = fma(spread(values[chosen[n + 1]]), load(weights, np.int64(chosen[n + 1]) * columns), b)
+        a = a + load(weights, np.int64(chosen[n]) * columns)
+        b = b + load(weights, np.int64(chosen[n + 1]) * columns)
     if count % 2 == 1:
-        a = fma(spread(values[chosen[count - 1]]), load(weights, np.int64(chosen[count - 1]) * columns), a)
+        a = a + load(weights, np.int64(chosen[count - 1]) * columns)
     return a + b
 
 
 @inlined
-def sum_column(values, chosen, count, weights, columns):
+def sum_column(chosen, count, weights, columns):
     """The same for one column."""
     value = 0.0
     for n in range(count):
-        value += values[chosen[n]] * weights[np.int64(chosen[n]) * columns]
+        value += weights[np.int64(chosen[n]) * columns]
     return value
 
 

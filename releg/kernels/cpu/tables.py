@@ -216,9 +216,9 @@ def prepare_rows(number, call, slot, first, last):
             prepare_units(number, call, index, slot + row - first, row)
     for index in range(call.depth):
         layer = record_at(LAYER, call.layers, index)
-        add_matches(number, record_link(call, 2 * index), layer, slot, first, last, 1.0)
+        add_matches(number, record_link(call, 2 * index), layer, slot, last - first, 1.0)
         if index + 1 < call.depth and call.entropy == 0:
-            add_matches(number, record_link(call, 2 * index + 1), layer, slot, first, last, -1.0)
+            add_matches(number, record_link(call, 2 * index + 1), layer, slot, last - first, -1.0)
         linear, change = at(F64, layer.linear, slot * layer.width), at(F64, layer.change, slot * layer.width)
         copy(change, linear, (last - first) * layer.width)
 
@@ -289,36 +289,33 @@ def rounding(vector):
 
 
 @step
-def add_matches(number, link, layer, slot, first, last, scale):
+def add_matches(number, link, layer, slot, count, scale):
     """Add scale * s * (values of the targets @ weights) to linear, for as many units at a time as stay in the cache."""
     for begin in range(0, link.units, BLOCK):
-        for row in range(first, last):
-            add_match(number, link, layer, slot + row - first, row, begin, scale)
+        for row in range(count):
+            add_match(number, link, layer, slot + row, begin, scale)
 
 
 @inlined
-def add_match(number, link, layer, slot, row, begin, scale):
-    """The same for a block of units and one row.
-
-    The values are zeros and ones, mostly zeros: only rows of the weights whose target is on are read.
-    """
-    values, chosen = at(number, link.values_of, row * link.targets), at(I32, link.chosen, slot * link.stride)
+def add_match(number, link, layer, slot, begin, scale):
+    """The same for a block of units and one slot: values are zeros and ones, so rows of the weights are added up."""
+    chosen = at(I32, link.chosen, slot * link.stride)
     count, units = at(I64, link.chosen_count, 0)[slot], link.units
     signs, linear = at(number, layer.signs, slot * layer.width), at(F64, layer.linear, slot * layer.width)
     i, end = begin, min(begin + BLOCK, units)
     if i + BLOCK <= end:
-        v0, v1, v2, v3 = sum_block(values, chosen, count, at(number, link.weights, i), units)
+        v0, v1, v2, v3 = sum_block(chosen, count, at(number, link.weights, i), units)
         add_scaled(linear, i, load(signs, i) * v0, scale)
         add_scaled(linear, i + LANES, load(signs, i + LANES) * v1, scale)
         add_scaled(linear, i + 2 * LANES, load(signs, i + 2 * LANES) * v2, scale)
         add_scaled(linear, i + 3 * LANES, load(signs, i + 3 * LANES) * v3, scale)
         return
     while i + LANES <= end:
-        v = sum_vector(values, chosen, count, at(number, link.weights, i), units)
+        v = sum_vector(chosen, count, at(number, link.weights, i), units)
         add_scaled(linear, i, load(signs, i) * v, scale)
         i += LANES
     while i < end:
-        value = sum_column(values, chosen, count, at(number, link.weights, i), units)
+        value = sum_column(chosen, count, at(number, link.weights, i), units)
         linear[i] += scale * signs[i] * value
         i += 1
 
