@@ -25,8 +25,12 @@ def shipped_names() -> list[str]:
 
 
 def name_of(estimator: Estimator) -> str:
-    """CommonRandomNumbers -> common_random_numbers."""
-    return snake_case(type(estimator).__name__)
+    """The name of its config: of a shipped estimator, its file's; of another, DoubleFlip -> double_flip.
+
+    Configs that differ only in the settings of a class share the name of its file.
+    """
+    package, _, file = type(estimator).__module__.rpartition(".")
+    return file if package == estimators.__name__ else snake_case(type(estimator).__name__)
 
 
 def import_all() -> None:

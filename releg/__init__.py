@@ -117,8 +117,9 @@ def __dir__() -> list[str]:
 
 
 def _estimator_file(name: str) -> str:
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-    return f"estimators.{_ESTIMATORS.get(name, snake)}"
+    from releg.report.names import snake_case
+
+    return f"estimators.{_ESTIMATORS.get(name) or snake_case(name)}"
 
 
 def _version() -> str:

@@ -31,7 +31,7 @@ def score(logits: Tensor, z: Tensor) -> Tensor:
     return taken * others.sum(-1, keepdim=True) - others
 
 
-def gradient_of_mean(f_k: Tensor, logits: Tensor) -> Tensor:
+def gradient_by_logits(logits: Tensor, f_k: Tensor) -> Tensor:
     """The gradient of sum_k q(k) f_k by the logits, q * (f_k - E f); f_k is (..., states), up to a constant.
 
     f is taken relative to that of the most probable state: so there is no cancellation when that one has nearly all of

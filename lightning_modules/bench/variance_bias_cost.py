@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import sys
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -161,4 +162,4 @@ class Comparer:
 
 
 def _tell(line: str) -> None:
-    print(line, flush=True)
+    print(line, file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ def write_manifests(
 
     Args:
         results: the folder.
-        command: what the user typed.
+        command: what the user typed; the manifest names the last command that made some of its runs.
         finished: runs with a result.
         missing: the other runs that were asked for, and why they are not there.
         made: those that this command made, or went on with.
@@ -49,8 +49,9 @@ def write_manifests(
             "missing": {str(run): reason for run, reason in missing.items() if belongs(run)},
         }
         earlier = _read(results / name)
-        if earlier.get("runs") == manifest["runs"] and not any(status.run in made for status in there):
-            manifest |= {key: earlier.get(key) for key in ("command", "seconds")}  # now they were only looked at
+        if not any(status.run in made for status in there):  # this command only re-read them
+            same = earlier.get("runs") == manifest["runs"]
+            manifest |= {"command": earlier.get("command"), "seconds": earlier.get("seconds") if same else None}
         write_json(results / name, manifest)
 
 

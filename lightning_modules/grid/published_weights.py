@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightning_modules.run.checkpoints import BEST
+from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.architecture import architecture_name
 from releg.report.figure1_data import variance_file
 from releg.report.file_names import WEIGHTS
@@ -62,6 +62,7 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | No
             continue
         if cell.path.is_file() and _describes(cell, entry):
             continue
+        load_run_checkpoint(checkpoint)  # ValueError if it does not fit its digest
         cell.path.parent.mkdir(parents=True, exist_ok=True)
         save_model(cell.path, load(checkpoint), describe(cell, entry))
         if cell.architecture == FIGURE1_ARCHITECTURE:

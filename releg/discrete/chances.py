@@ -20,7 +20,7 @@ def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
     """
     if logits.dim() == 2:
         return (f_k[..., 1] - f_k[..., 0]) * bernoulli.variance(logits)
-    return categorical.gradient_of_mean(f_k, logits)
+    return categorical.gradient_by_logits(logits, f_k)
 
 
 @torch.no_grad()

@@ -55,8 +55,7 @@ def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
     """The whole page."""
     run = studies["run"]
     parts = ["# What a training step costs", header(run), *floor_section(rows)]
-    threads = run["threads"]
-    rows = [row for row in rows if row.get("via", BARE) == BARE and row.get("threads", threads) == threads]
+    rows = tabulated(rows, studies)
     parts += [in_short(rows)]
     for weights in dict.fromkeys(row["weights"] for row in rows):
         mine = [row for row in rows if row["weights"] == weights]
@@ -65,6 +64,12 @@ def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
         parts += [pivot(mine, time_cell), "Peak memory of a step, MiB:", pivot(mine, memory_cell)]
     parts += [*parts_section(rows), *scaling_section(studies), *overhead_section(studies), notes(run)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def tabulated(rows: Sequence[Row], studies: dict[str, Any]) -> list[Row]:
+    """The bare steps with the benchmark's own number of threads; older benchmarks have no others."""
+    threads = studies["run"]["threads"]
+    return [row for row in rows if row.get("via", BARE) == BARE and row.get("threads", threads) == threads]
 
 
 def header(run: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.report.file_names import EXTENDED_RUNS, RUNS
+from releg.report.file_names import EXTENDED_RUNS, RUNS, WEIGHTS
 from releg.report.names import FIGURE1_ARCHITECTURE
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 
@@ -46,6 +46,8 @@ def write_readme(results: Path) -> Path:
     lines = ["# Results", "", "The commands named here wrote these files and overwrite them; do not edit them.", ""]
     lines += ["| file | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {what} |" for name, what in FILES.items() if (results / name).is_file()]
+    if (results / WEIGHTS).is_dir():
+        lines += [f"| `{WEIGHTS}/` | the best model of each cell of Table 1; `releg verify` computes its bound again |"]
     lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |"]
     for title, manifest in MANIFESTS.items():
         if (results / manifest).is_file():
@@ -56,7 +58,7 @@ def write_readme(results: Path) -> Path:
 def _how(manifest: Manifest) -> list[str]:
     entries = [entry for run in manifest.runs for entry in run.provenance]
     facts = {
-        "command": [f"`{manifest.command}`"],
+        "command": [f"`{manifest.command}`" if manifest.command else "unknown"],
         "budget": [budget_sentence(manifest.runs)],
         "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
         "commit": _each(_commit(entry) for entry in entries),

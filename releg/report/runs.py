@@ -84,7 +84,7 @@ class Run:
 class Manifest:
     """What reproduce.sh made, and what it could not make."""
 
-    command: str
+    command: str | None  # the last that made some of the runs; None if no command for the whole grid did
     seconds: float | None  # wall-clock time; None if several commands made the runs
     runs: list[Run]
     missing: dict[str, str]

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from lightning_modules.shipped_estimators import read_estimator, shipped_names
+from lightning_modules.shipped_estimators import estimator_settings, name_of, read_estimator, shipped_names
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.report.names import PUBLISHED
 
 CRN = "releg.estimators.common_random_numbers.CommonRandomNumbers"
 
@@ -11,6 +13,21 @@ def test_every_shipped_estimator_can_be_named() -> None:
     assert {"likelihood_ratio", "common_random_numbers"} <= set(shipped_names())
     for name in shipped_names():
         read_estimator(name)
+
+
+@pytest.mark.parametrize("config", shipped_names())
+def test_an_estimator_has_the_name_of_its_config_or_of_one_of_the_same_class(config: str) -> None:
+    name = name_of(read_estimator(config))
+    assert name in PUBLISHED
+    if name != config:
+        assert estimator_settings(name)["class_path"] == estimator_settings(config)["class_path"]
+
+
+def test_an_estimator_that_is_not_shipped_has_the_name_of_its_class() -> None:
+    class DoubleFlip(CommonRandomNumbers):
+        pass
+
+    assert name_of(DoubleFlip()) == "double_flip"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,10 @@ def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture
     save_model(weights, SigmoidBeliefNet(784, [4, 3]), {"estimator": "lr", "best_step": "1500"})
     command = ["compare", "--ckpt", str(weights), "--estimators", *FEW[:2], *AMOUNTS]
     assert cli.main([*command, "--output", str(tmp_path)]) == 0
-    assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in shown.out
+    assert shown.out == (tmp_path / "compare.md").read_text() + "\n"  # the page alone: progress goes to standard error
+    assert "likelihood_ratio: 3 images in" in shown.err
 
 
 @pytest.mark.parametrize(

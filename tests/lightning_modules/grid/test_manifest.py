@@ -16,6 +16,7 @@ from lightning_modules.run.provenance import PROVENANCE
 from lightning_modules.run.result import write_result
 from releg.report.extended import write_extended
 from releg.report.file_names import EXTENDED_RUNS, RUNS
+from releg.report.readme import write_readme
 from tests.lightning_modules.run_states import RESULT
 
 SMOKE = CONFIGS / "budget" / "smoke.yaml"
@@ -50,6 +51,18 @@ def test_the_time_of_a_command_stands_there_only_if_it_made_all_runs(lr_and_crn:
     assert (read(results)["command"], read(results)["seconds"]) == ("first", 100.0)
     write_manifests(results, "second", finished, {}, runs[1:], 50.0)
     assert (read(results)["command"], read(results)["seconds"]) == ("second", None)
+
+
+def test_a_command_that_made_none_of_the_runs_is_not_named_as_the_one_that_did(
+    tmp_path: Path,
+) -> None:
+    lr, crn = [finish(run, tmp_path) for run in plan(SMOKE, 1, tmp_path)[:2]]
+    write_manifests(tmp_path, "only looks", [lr], {}, [], 3.0)
+    assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == (None, None)
+    assert "| command | unknown |" in write_readme(tmp_path).read_text()
+    write_manifests(tmp_path, "trains", [lr], {}, [lr.run], 100.0)
+    write_manifests(tmp_path, "looks at one more", [lr, crn], {}, [], 3.0)
+    assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == ("trains", None)
 
 
 def test_the_time_of_a_command_that_continued_a_run_is_not_that_of_the_run(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from lightning_modules.grid.published_weights import (
     published,
     read_description,
 )
+from lightning_modules.run.checkpoints import PARTS, SafeCheckpointIO
 from releg.report.figure1_data import variance_file
 from releg.report.formats import VARIANCES
 from releg.report.tables import csv_text
@@ -31,7 +32,8 @@ def finished(folder: Path, bias: float, validation_bound: float) -> dict[str, An
     model = random_model(5, [4, 3])
     model.generative[0].bias.data[0] = bias
     state = {f"model.{key}": value for key, value in model.state_dict().items()}
-    torch.save({"state_dict": state}, folder / "best.ckpt")
+    parts = {name: kind() for name, kind in PARTS.items()}
+    SafeCheckpointIO().save_checkpoint({**parts, "state_dict": state}, folder / "best.ckpt")
     return {
         "folder": folder.name,
         "estimator": "crn",
@@ -64,6 +66,16 @@ def test_the_file_of_a_run_that_was_trained_elsewhere_stays(tmp_path: Path) -> N
     before = cell.path.read_bytes()
     assert publish(tmp_path, [run | {"folder": "runs/elsewhere"}]) == []
     assert cell.path.read_bytes() == before
+
+
+def test_a_checkpoint_that_does_not_fit_its_digest_is_not_published(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run", 0.0, -1.0)
+    checkpoint = torch.load(tmp_path / "run" / "best.ckpt", weights_only=True)
+    checkpoint["state_dict"]["model.generative.0.bias"][0] = 1.0
+    torch.save(checkpoint, tmp_path / "run" / "best.ckpt")
+    with pytest.raises(ValueError, match=r"best\.ckpt is damaged \(its content does not fit its digest\)"):
+        publish(tmp_path, [run])
+    assert list(published(tmp_path)) == []
 
 
 def test_the_file_says_what_its_number_depends_on(tmp_path: Path) -> None:
