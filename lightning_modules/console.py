@@ -84,10 +84,10 @@ def quieten() -> None:
 
 def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
     """Report a thread that failed. TensorBoard writes from one, and raises its error again in the main thread."""
-    name = ended.thread.name if ended.thread else "a thread"
+    name = ended.thread.name if ended.thread else "without a name"
     with _voice:
         if not _has_ended.is_set():
-            say(f"{name} in the background has ended ({ended.exc_type.__name__}: {ended.exc_value})")
+            say(f"background thread {name} failed ({ended.exc_type.__name__}: {ended.exc_value})")
 
 
 def answered(run: Callable[[], int]) -> int:
@@ -111,8 +111,8 @@ def answered(run: Callable[[], int]) -> int:
             return complain(one_sentence(error))
         if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
             return complain(
-                "another rank of this run has ended, expected all to run; its own message is above or below; give "
-                "the same command again, which continues from the last checkpoint"
+                "another rank died; see its message nearby, then run the same command again; it resumes from the last "
+                "checkpoint"
             )
         complain(mistake_of_the_program(error))
         return 1

@@ -12,10 +12,10 @@ from pathlib import Path
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 WRONG_KIND = (errno.EISDIR, errno.ENOTDIR)
-AGAIN = "give the same command again, which continues from the last checkpoint, if there is one"
+AGAIN = "run the same command again; it resumes from the last checkpoint, if there is one"
 NOT_ENOUGH_MEMORY = (
-    "there is not enough memory for this, expected less to do or more memory; choose a smaller batch_size, fewer units "
-    "or fewer samples; the same command continues from the last checkpoint, if there is one"
+    "out of memory, expected settings that fit this machine; choose a smaller batch_size, fewer units or fewer "
+    "samples; the same command continues from the last checkpoint, if there is one"
 )
 
 
@@ -45,7 +45,7 @@ def _about_a_file(error: OSError) -> str:
     if error.errno in FORBIDDEN:
         return f"cannot use {name} ({error.strerror}), expected one that this user may use; change that and {AGAIN}"
     if error.errno in WRONG_KIND:
-        return f"cannot use {name} ({error.strerror}), expected the other kind; move it away and {AGAIN}"
+        return f"{name} is a folder where a file belongs, or the reverse ({error.strerror}); move it away and {AGAIN}"
     return f"{name}: {error.strerror}, expected a file or folder that works; correct that and {AGAIN}"
 
 
@@ -54,6 +54,6 @@ def mistake_of_the_program(error: Exception) -> str:
     path = Path(tempfile.gettempdir()) / f"releg-error-{os.getpid()}.txt"
     path.write_text("".join(traceback.format_exception(error)))
     return (
-        f"the program made a mistake ({type(error).__name__}: {one_sentence(error)}); the same command continues "
+        f"this is a bug in releg ({type(error).__name__}: {one_sentence(error)}); the same command continues "
         f"from the last checkpoint, if there is one; {path} says where it happened: please report it"
     )

@@ -84,7 +84,7 @@ class GradientVariance(RunCallback):
         name = name_of(pl_module.estimator)
         other = self.estimators.get(name)
         if other is not None and not have_same_settings(pl_module.estimator, other, pl_module.model):
-            raise ValueError(f"estimators has another {name} than the run's own, expected another name; rename it")
+            raise ValueError(f"estimators has a {name} with other settings than the run's own; rename it")
 
     def _is_chosen(self, step: int) -> bool:
         regular = self.every_n_steps is not None and step > 0 and step % self.every_n_steps == 0

@@ -95,7 +95,7 @@ class SBNModule(pl.LightningModule):
         self.bound = MeanMetric()
 
     @classmethod
-    def load_from_checkpoint(  # type: ignore[override]  # Lightning's is of a kind of its own
+    def load_from_checkpoint(  # type: ignore[override]  # Lightning's is a special descriptor
         cls, checkpoint_path: str | Path, map_location: Any = None, trust: bool = False, **kwargs: Any
     ) -> SBNModule:
         """The module of a checkpoint, which names the classes that it is made of.
@@ -249,7 +249,7 @@ def _check_optimizer(optimizer: OptimizerCallable, schedule: LRSchedulerCallable
     if any(not group["lr"] > 0 for group in built.param_groups):
         raise ValueError(f"lr of {name} is {built.param_groups[0]['lr']}, expected a positive number such as 0.001")
     if weight_decay and "weight_decay" not in built.defaults:
-        raise ValueError(f"{name} knows no weight decay, got weight_decay {weight_decay}; set weight_decay to 0")
+        raise ValueError(f"{name} has no weight_decay option, got weight_decay {weight_decay}; set weight_decay to 0")
     if isinstance(scheduler, ReduceLROnPlateau):
         raise ValueError("lr_scheduler is a ReduceLROnPlateau, expected a function of the step; LinearDecay is one")
 

@@ -67,7 +67,7 @@ def loading(program: str) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> NoReturn:
         if os.environ.get("LOCAL_RANK", "0") == "0":
             what = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-            os.write(2, f"{program}: {what} while loading; nothing was begun\n".encode())
+            os.write(2, f"{program}: {what} while loading; nothing was started\n".encode())
         os._exit(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()

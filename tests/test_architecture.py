@@ -292,7 +292,6 @@ TESTED_IN = {
     "lightning_modules/grid/__main__": "test_reproduce",
     "lightning_modules/grid/jobs": "test_reproduce",
     "lightning_modules/grid/local_launcher": "test_reproduce",
-    "lightning_modules/grid/process": "test_reproduce",
     "lightning_modules/data_parts/mnist_family": "lightning_modules/test_binarized_fashion_mnist",
 }
 

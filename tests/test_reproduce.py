@@ -154,7 +154,7 @@ def test_a_mistake_of_the_program_is_told_in_one_sentence(
     assert main(["--results", str(tmp_path / "results")]) == 1
     signal.signal(signal.SIGTERM, before)
     said = capsys.readouterr().err
-    sentence = "reproduce.sh: the program made a mistake (KeyError: 'a key'); the same command continues"
+    sentence = "reproduce.sh: this is a bug in releg (KeyError: 'a key'); the same command continues"
     assert said.startswith(f"preparing ...\n{sentence}")
     assert said.count("\n") == 2
 

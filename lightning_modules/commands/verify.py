@@ -71,7 +71,10 @@ def main(argv: list[str]) -> int:
     for verdict in wrong:
         print(f"releg verify: {verdict.cell}: {verdict.problem}", file=sys.stderr)
     if not wrong:
-        print(f"all {len(verdicts)} cells hold: each bound is the recorded one within sampling error", file=sys.stderr)
+        print(
+            f"all {len(verdicts)} cells verified: each bound matches the recorded one within sampling error",
+            file=sys.stderr,
+        )
     return 1 if wrong else 0
 
 

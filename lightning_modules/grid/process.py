@@ -107,7 +107,7 @@ def last_words(folder: Path, code: int) -> str:
     if lines and lines[-1].startswith("releg: "):
         return lines[-1].removeprefix("releg: ")
     last = f": {lines[-1]}" if lines and not lines[-1].startswith("---") else ""
-    return f"{how}{last} (all it said is in {log})"
+    return f"{how}{last} (full log: {log})"
 
 
 def remove_progress(folder: Path) -> None:

@@ -45,8 +45,8 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | No
 
     Args:
         results: the folder that holds weights/.
-        entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. A run whose
-            folder is elsewhere has its file already, or none.
+        entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. Runs
+            whose folders are not here are skipped.
         runs: the folder of the manifest, if it is another one: that of a longer budget. Then a file that is there stays
             unless the run is better.
     """

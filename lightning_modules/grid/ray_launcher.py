@@ -158,7 +158,7 @@ def _end(task: Any, job: Job) -> Ended:
         code = ray.get(task)
     except ray.exceptions.RayError as error:
         reason = " ".join(str(error).split())
-        return Ended(job.status, job.seconds, f"was lost {RETRIES + 1} times, expected a worker that lives: {reason}")
+        return Ended(job.status, job.seconds, f"its worker died {RETRIES + 1} times: {reason}")
     if code == 0 and not _has_result(job.status):
         folder = job.status.folder
         problem = f"was finished, but its result is not in {folder}, expected a folder that all machines share"

@@ -100,8 +100,8 @@ def _train(
     waiting = [each for each in wanted if each.result is None]
     done = len([each for each in found if each.result is not None])
     steps = found[0].steps if found else 0
-    to_make = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs"
-    budget = f"budget {options.budget.stem}: {steps:,} steps per run; {to_make} to make, {done} there already"
+    to_train = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs"
+    budget = f"budget {options.budget.stem}: {steps:,} steps per run; {to_train} to train, {done} already finished"
     if not waiting:
         print(budget, file=sys.stderr)
         return {}
@@ -156,7 +156,7 @@ def _display(
     display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
     at_a_time = f"; {jobs} at a time" if jobs > 1 else ""
-    time_needed = "" if seconds is None else f"; about {duration(seconds)} {where}, by the first steps of each"
+    time_needed = "" if seconds is None else f"; about {duration(seconds)} {where} (estimated from the first steps)"
     display.tell(title + at_a_time + time_needed)
     try:
         yield display, waiting

@@ -104,7 +104,7 @@ def _make(
     """The entries of the finished trials, after those that were missing have been made."""
     statuses = [status_of(trial.run(folder)) for trial in trials]
     waiting = [status for status in statuses if status.result is None]
-    title = f"{len(waiting)} trials to make, {len(statuses) - len(waiting)} there already"
+    title = f"{len(waiting)} trials to train, {len(statuses) - len(waiting)} already finished"
     problems = make_locally(waiting, len(statuses) - len(waiting), jobs, lock, title, start) if waiting else {}
     finished = [(trial, status_of(trial.run(folder))) for trial in trials]
     return [_entry(trial, status) for trial, status in finished if status.result is not None], problems

@@ -59,8 +59,8 @@ class SafeCheckpointIO(TorchCheckpointIO):
             forbidden = isinstance(cause, OSError) and cause.errno is not None and cause.errno not in NO_ROOM
             wanted = "a file that can be written; change that" if forbidden else "room for it; free some disk space"
             raise OSError(
-                f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected {wanted} and give the "
-                "same command again, which continues from the last checkpoint"
+                f"cannot write {target} ({getattr(cause, 'strerror', None) or cause}), expected {wanted} and run the "
+                "same command again; it resumes from the last checkpoint"
             ) from error
 
     def load_checkpoint(
@@ -98,7 +98,8 @@ def load_run_checkpoint(path: Path) -> dict[str, Any]:
         bad = ["state_dict"]
     if bad:
         raise ValueError(
-            f"{path} has no good {', '.join(bad)}, expected the checkpoint of a run; use one written by releg fit"
+            f"{path} has a missing or invalid {', '.join(bad)}, expected the checkpoint of a run; use one written by "
+            "releg fit"
         )
     return checkpoint
 
@@ -135,7 +136,7 @@ def _bytes_of(value: Any) -> Iterator[bytes]:
 def find_newest(folder: Path, check: Callable[[dict[str, Any]], None]) -> tuple[Path, dict[str, Any]] | None:
     """The newest checkpoint that a run can be continued from, and its content.
 
-    Damaged ones, and those of another run, are reported and passed over. If the best model is lost that a checkpoint
+    Damaged ones, and those of another run, are reported and skipped. If the best model is lost that a checkpoint
     remembers, the run starts anew and finds it again.
 
     Args:
@@ -153,8 +154,8 @@ def find_newest(folder: Path, check: Callable[[dict[str, Any]], None]) -> tuple[
                 SafeCheckpointIO().save_checkpoint(checkpoint, folder / BEST)
         elif best is None and best_step:
             say(
-                f"there is no whole {folder / BEST}, expected the best model so far, of step {best_step}; "
-                "it is trained again"
+                f"{folder / BEST} is missing or damaged, expected the best model so far, of step {best_step}; its "
+                "steps are trained again"
             )
             continue
         return folder / name, checkpoint
@@ -168,12 +169,12 @@ def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, An
     try:
         checkpoint = load_run_checkpoint(path)
     except ValueError as error:
-        say(f"{error}; it is passed over")
+        say(f"{error}; skipped")
         return None
     try:
         check(checkpoint)
     except ValueError as error:
-        say(f"{path} is of another run: {error}; it is passed over")
+        say(f"{path} belongs to another run: {error}; skipped")
         return None
     return checkpoint
 

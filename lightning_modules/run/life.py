@@ -167,7 +167,7 @@ def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> 
         keeper.inherits_best = start.is_own
         say(f"continuing {folder} from {start.path.name}")
         if changes:
-            say(f"this part of the run has {changes}; the whole may differ from a run made in one go")
+            say(f"resuming with {changes}; the result may differ from an uninterrupted run's")
     method = {**built.method, "ckpt_path": start.path if start else None}
     try:
         trainer.fit(built.module, datamodule=built.data, **method)
@@ -218,7 +218,7 @@ def _find_start(built: Built, folder: Path, identity: Mapping[str, Any]) -> Star
 def _how_to_go_on(keeper: RunCheckpoint, start: Start | None) -> str:
     saved = keeper.saved_step if keeper.saved_step >= 0 else start.step if start and start.is_own else 0
     if not saved:
-        return "no step is saved yet, and the same command begins anew"
+        return "nothing was saved; the same command starts over"
     return f"step {saved} is saved, and the same command continues from there"
 
 

@@ -106,7 +106,7 @@ class Settings:
             if is_out_of_memory(error):
                 raise
             raise ValueError(
-                f"nothing can be built from these settings ({type(error).__name__}: {one_sentence(error)}), expected "
+                f"these settings do not work ({type(error).__name__}: {one_sentence(error)}), expected "
                 f"some that releg {self.command} --help describes; correct them"
             ) from error
         method = {name: built[name] for name in self._method_arguments}
@@ -252,7 +252,10 @@ def _with_checkpoint(command: str, arguments: list[str]) -> tuple[list[str], Pat
 
 
 def find_configs(arguments: list[str]) -> list[str]:
-    """Replace names of shipped configs by their paths; files that exist as given win. ValueError if one is none."""
+    """Replace names of shipped configs by their paths; files that exist as given win.
+
+    FileNotFoundError if there is no such file.
+    """
     found = list(arguments)
     for position, argument in enumerate(arguments):
         if argument in ("--config", "-c") and position + 1 < len(arguments):

@@ -1,4 +1,4 @@
-"""Loops for the CPU that numba compiles; what uses them works without numba too, by torch."""
+"""Loops for the CPU that numba compiles; without numba, callers fall back to torch."""
 
 from __future__ import annotations
 

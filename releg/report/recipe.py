@@ -20,9 +20,9 @@ Recipe = tuple[float, str]  # peak rate and shape
 INTRODUCTION = f"""# The recipe: peak rate and shape of the learning rate
 
 Trials with SBN({EXTENDED_ARCHITECTURE}), RMSprop, batches of 100, seed 0: negative bound on the validation images, in
-nats (lower is better), of the best validation of each run. No test image was looked at. The rate falls from its peak to
-zero at the last step: in a straight line, as half a cosine wave, or in a straight line after half of the steps at the
-peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`;
+nats (lower is better), of the best validation of each run. The test images were not used. The rate falls from its peak
+to zero at the last step: in a straight line, as half a cosine wave, or in a straight line after half of the steps at
+the peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`;
 runs of the published table are listed with them.
 """
 

@@ -63,7 +63,7 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("step", "saved"),
     [
         (25, "step 20 is saved, and the same command continues from there"),
-        (3, "no step is saved yet, and the same command begins anew"),
+        (3, "nothing was saved; the same command starts over"),
     ],
 )
 def test_an_interruption_says_what_is_saved(
@@ -89,7 +89,7 @@ def test_a_changed_estimator_commit_or_version_is_told_in_one_line_and_recorded(
     now = before | {"commit": "c0ffee0000", "packages": before["packages"] | {"numba": "9.9", "torch": "8.8"}}
     monkeypatch.setattr(provenance, "provenance", lambda: dict(now))
     assert cli.main(fit(results)) == 0
-    (line,) = (record.getMessage() for record in caplog.records if "this part of the run" in record.getMessage())
+    (line,) = (record.getMessage() for record in caplog.records if "resuming with" in record.getMessage())
     for part in (
         "commit c0ffee0",
         "numba 9.9, before ",
@@ -114,7 +114,7 @@ def test_rows_that_metrics_csv_lacks_are_told_and_nothing_else_is(
     (interrupted / ".best.ckpt.999999999.part").write_bytes(b"of a process that was killed")
     assert cli.main(fit(interrupted.parents[3])) == 0
     assert caplog.text.count(f"{metrics} lacks 3 rows, expected 4 of the steps before 20; they are lost") == 1
-    assert "this part of the run" not in caplog.text
+    assert "resuming with" not in caplog.text
     assert not list(interrupted.glob(".*.part"))
 
 

@@ -108,4 +108,4 @@ def test_a_checkpoint_that_lacks_a_part_is_refused_naming_it(
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
     arguments = ["--ckpt", str(path)] if command == "variance" else [*settings(tmp_path), "--ckpt_path", str(path)]
     assert cli.main([command, *arguments]) == 2
-    assert f"{path} has no good {part}, expected the checkpoint of a run" in complaint(capsys)
+    assert f"{path} has a missing or invalid {part}, expected the checkpoint of a run" in complaint(capsys)

@@ -28,7 +28,7 @@ def test_an_interruption_while_libraries_are_loading_is_one_line(command: list[s
         time.sleep(0.005)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert said == f"releg: {what} while loading; nothing was begun\n"
+    assert said == f"releg: {what} while loading; nothing was started\n"
     assert process.returncode == 128 + number
 
 
@@ -40,7 +40,8 @@ def test_a_folder_in_a_files_place_is_not_called_a_full_disk(
     given = [*TINY, "--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(tmp_path)]
     assert cli.main(["fit", *given]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"releg: cannot use {folder / 'metrics.csv'} (Is a directory), expected the other kind; ")
+    wrong = f"{folder / 'metrics.csv'} is a folder where a file belongs, or the reverse (Is a directory)"
+    assert said.startswith(f"releg: {wrong}; move it away and run the same command again; it resumes")
 
 
 @pytest.mark.parametrize("error", [PermissionError(1, "Operation not permitted", "a"), OSError(30, "Read-only", "a")])
@@ -54,7 +55,7 @@ def test_a_net_that_is_too_large_is_no_mistake_of_the_program(
     given = [*TINY, "--config", "estimator/likelihood_ratio.yaml", "--results_dir", str(tmp_path)]
     assert cli.main(["fit", *given, "--model.layers", "[10000000000]"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("releg: there is not enough memory for this, expected less to do or more memory; ")
+    assert said.startswith("releg: out of memory, expected settings that fit this machine; choose ")
 
 
 def test_a_negative_number_keeps_its_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from torch.distributed import DistError
 
 from lightning_modules import console
 from lightning_modules.console import answered, complain
@@ -24,7 +25,7 @@ def test_a_mistake_of_the_program_is_told_in_one_sentence_and_its_traceback_kept
     assert ends_with(KeyError("a key")) == 1
     (kept,) = tmp_path.iterdir()
     said = capsys.readouterr().err
-    assert said.startswith("releg: the program made a mistake (KeyError: 'a key'); ")
+    assert said.startswith("releg: this is a bug in releg (KeyError: 'a key'); ")
     assert str(kept) in said
     assert said.count("\n") == 1
     assert "in run\n    raise error" in kept.read_text()
@@ -61,7 +62,14 @@ def test_a_negative_number_keeps_its_sign(capsys: pytest.CaptureFixture[str]) ->
 
 def test_too_little_memory_is_no_mistake_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert ends_with(MemoryError()) == 2
-    assert capsys.readouterr().err.startswith("releg: there is not enough memory for this, expected less to do")
+    assert capsys.readouterr().err.startswith(
+        "releg: out of memory, expected settings that fit this machine; choose a smaller"
+    )
+
+
+def test_a_rank_that_lost_another_points_to_its_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends_with(DistError("gone")) == 2
+    assert capsys.readouterr().err.startswith("releg: another rank died; see its message nearby, then run the same")
 
 
 def test_threads_have_nothing_to_say_after_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +88,7 @@ def test_threads_have_nothing_to_say_after_the_sentence(monkeypatch: pytest.Monk
     monkeypatch.setattr(console, "say", said.append)
     console.quieten()
     end_a_thread()
-    assert said == ["writer in the background has ended (OSError: [Errno 27] File too large)"]
+    assert said == ["background thread writer failed (OSError: [Errno 27] File too large)"]
     complain("cannot write it")
     end_a_thread()
     assert len(said) == 1

@@ -220,5 +220,5 @@ def test_more_images_than_the_data_set_has_are_refused_before_training(tmp_path:
 
 def test_another_estimator_by_the_name_of_the_runs_own_is_refused(tmp_path: Path, data: BinarizedMNIST) -> None:
     train(tmp_path / "same", data, small(estimators={"likelihood_ratio": paper_lr()}))
-    with pytest.raises(ValueError, match="rename it"):
+    with pytest.raises(ValueError, match="a likelihood_ratio with other settings than the run's own; rename it"):
         train(tmp_path / "other", data, small(estimators={"likelihood_ratio": LikelihoodRatio()}))

@@ -2,10 +2,9 @@
 
     (A h)(z) = mean over units i of the sum over other values k of q(z_i = k) (h(z with z_i = k) - h(z))
 
-It is the Gibbs operator of Shi et al. (2022) for independent units: a unit chosen evenly is drawn again. The chain
-leaves q as it is, so E[A h] = 0. Of binary units, z and whatever belongs to their changes are (N, H): there is one
-other value. Of categorical ones, z is one-hot and the changes are (N, H, states): the one to the own value counts
-nothing.
+It is the Gibbs operator of Shi et al. (2022) for independent units: choose a unit uniformly and resample it. This
+leaves q unchanged, so E[A h] = 0. For binary units, z and all arrays of changes are (N, H): a unit has one other value.
+For categorical units, z is one-hot and the changes are (N, H, states): the change to the present value has weight zero.
 """
 
 from __future__ import annotations

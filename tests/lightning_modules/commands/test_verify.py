@@ -56,7 +56,7 @@ def test_the_recorded_bound_is_found_again_from_the_file_alone(
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 0
     shown = capsys.readouterr()
     assert f"| 3-4 | CRN | holds | {-entry['result']['test/elbo']:.2f} |" in shown.out
-    assert "all 1 cells hold" in shown.err
+    assert "all 1 cells verified" in shown.err
 
 
 def changed_byte(entry: dict[str, Any], results: Path) -> None:

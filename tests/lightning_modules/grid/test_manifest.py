@@ -95,7 +95,7 @@ def test_a_report_trains_nothing_and_shows_what_is_finished(
     finish(lr, tmp_path)
     assert main(["--budget", "smoke", "--report", "--results", str(tmp_path)]) == 0
     shown = capsys.readouterr()
-    assert "0 runs to make, 1 there already" in shown.err
+    assert "0 runs to train, 1 already finished" in shown.err
     assert "| 200-200 | LR | 100.00 |" in shown.out
     assert read(tmp_path)["missing"]["SBN(200-200) crn seed 0"] == "not trained yet"
     assert [path.name for path in (tmp_path / "runs").rglob("seed*")] == ["seed0"]

@@ -103,10 +103,20 @@ def test_damaged_and_foreign_checkpoints_are_reported_and_the_previous_one_used(
     SafeCheckpointIO().save_checkpoint(run_checkpoint(2), tmp_path / "last.ckpt")
     assert newest(tmp_path) == "last.ckpt"
     assert newest(tmp_path, foreign_step=2) == "previous.ckpt"
-    assert "last.ckpt is of another run: the checkpoint's seed_everything is 1, expected 0" in caplog.text
+    assert "last.ckpt belongs to another run: the checkpoint's seed_everything is 1, expected 0; skipped" in caplog.text
     (tmp_path / "last.ckpt").write_bytes(b"PK\x03\x04 half a checkpoint")
     assert newest(tmp_path) == "previous.ckpt"
     assert "last.ckpt is damaged" in caplog.text
+
+
+def test_a_run_whose_best_model_is_lost_trains_its_steps_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    checkpoint = run_checkpoint(3) | {"callbacks": {"RunCheckpoint": {"best_step": 2}}}
+    SafeCheckpointIO().save_checkpoint(checkpoint, tmp_path / "last.ckpt")
+    assert newest(tmp_path) is None
+    assert "best.ckpt is missing or damaged, expected the best model so far, of step 2; its steps are" in caplog.text
 
 
 def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_half_file(

@@ -10,7 +10,7 @@ import yaml
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.identity import settings_of
-from lightning_modules.run.settings import Settings, build
+from lightning_modules.run.settings import Settings, build, find_configs
 from tests.pages import blocks, section
 
 LAYERED = [
@@ -36,6 +36,21 @@ def test_settings_of_mnist_are_saved_flat_however_they_are_given(data: dict[str,
     by_file = Settings("fit", [*LAYERED, "--config", str(tmp_path / "data.yaml")]).config
     assert by_file["data"] == FLAT
     assert settings_of(by_file) == settings_of(by_options)
+
+
+def test_whatever_a_class_raises_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise TypeError("unhashable")
+
+    settings = Settings("fit", LAYERED)
+    monkeypatch.setattr(settings._parser, "instantiate", refuse)
+    with pytest.raises(ValueError, match=r"these settings do not work \(TypeError: unhashable\), expected some that"):
+        settings.build()
+
+
+def test_a_config_that_is_not_there_is_answered_with_the_shipped_ones() -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no config none\.yaml, expected a file or one of arch"):
+        find_configs(["--config", "none.yaml"])
 
 
 def test_a_saved_config_builds_the_data_and_a_model_of_their_size() -> None:
