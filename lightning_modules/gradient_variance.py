@@ -11,9 +11,9 @@ import pytorch_lightning as pl
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import say, showing
-from lightning_modules.run.hooks import RunCallback
+from lightning_modules.run.csv_files import read_variances, replace_variances
 from lightning_modules.run.ranks import others_wait
-from lightning_modules.run.tables import read_variances, replace_variances
+from lightning_modules.run.step_overhead import RunCallback
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
 from releg.estimators.base import Estimator

@@ -23,7 +23,7 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.provenance import provenance
 from releg import bernoulli
 from releg.discrete import gradient
-from releg.estimators.parts.others import less_others
+from releg.estimators.parts.other_paths import less_others
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_json
 from releg.report.file_names import LIBRARY_TRAINING

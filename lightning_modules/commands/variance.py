@@ -7,15 +7,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lightning_modules.bench.variance_parts import Work, measure_in_parts
 from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, at_least, read_estimators
 from lightning_modules.console import showing
+from lightning_modules.run.csv_files import variance_csv, variance_rows
 from lightning_modules.run.load import load_trained
-from lightning_modules.run.tables import variance_csv, variance_rows
 from releg.estimators.base import Estimator
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
 from releg.measure.fitting import prepare
+from releg.measure.in_parts import Work, measure_in_parts
 from releg.measure.moments import Number
 from releg.report.names import label_of
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from lightning_modules import CONFIGS
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, EXTENDED
+from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
-from lightning_modules.run.tables import read_metrics
 from releg.report.file_names import METRICS
 from releg.report.names import EXTENDED_ARCHITECTURE, FIGURE1_ARCHITECTURE
 

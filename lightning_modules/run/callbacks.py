@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import SECONDS_BETWEEN_LINES, say
-from lightning_modules.run.hooks import RunCallback
+from lightning_modules.run.csv_files import ROWS, metrics_of
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals
-from lightning_modules.run.tables import ROWS, metrics_of
+from lightning_modules.run.step_overhead import RunCallback
 from lightning_modules.sbn_module import SBNModule
 from releg.sbn import SigmoidBeliefNet
 

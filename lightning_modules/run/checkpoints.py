@@ -17,10 +17,10 @@ from torch import Tensor
 
 from lightning_modules.console import say
 from lightning_modules.error_sentences import NO_ROOM, is_out_of_memory
-from lightning_modules.run.hooks import RunCallback
+from lightning_modules.run.csv_files import metrics_of
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
-from lightning_modules.run.tables import metrics_of
+from lightning_modules.run.step_overhead import RunCallback
 from lightning_modules.sbn_module import INSTANTIATOR
 from releg.files import replacing
 

@@ -24,8 +24,8 @@ from lightning_modules.run.checkpoints import (
     find_newest,
     load_run_checkpoint,
 )
+from lightning_modules.run.csv_files import MetricsCSV
 from lightning_modules.run.folder import await_run_folder, claimed_run_folder
-from lightning_modules.run.hooks import NoProfiler
 from lightning_modules.run.identity import (
     OF_EVALUATION,
     check_fits,
@@ -38,7 +38,7 @@ from lightning_modules.run.provenance import PROVENANCE, record_provenance
 from lightning_modules.run.result import read_result, write_result
 from lightning_modules.run.settings import Built, Config, Settings
 from lightning_modules.run.signals import Signals
-from lightning_modules.run.tables import MetricsCSV
+from lightning_modules.run.step_overhead import NoProfiler
 from lightning_modules.run.tensorboard import RunTensorBoard
 from lightning_modules.sbn_module import check_precision
 from releg.architecture import architecture_name

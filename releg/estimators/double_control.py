@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimate, Estimator, mean_over_paths
-from releg.estimators.parts.others import frozen_slope, mean_of_others
+from releg.estimators.parts.other_paths import frozen_slope, mean_of_others
 from releg.estimators.parts.simulation import check_samples, simulate, squared
 from releg.sbn import SigmoidBeliefNet
 

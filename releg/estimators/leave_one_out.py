@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.others import less_others
+from releg.estimators.parts.other_paths import less_others
 from releg.estimators.parts.simulation import check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
 

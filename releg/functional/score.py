@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from releg.estimators.base import mean_over_paths
-from releg.estimators.parts.others import less_others
+from releg.estimators.parts.other_paths import less_others
 from releg.estimators.parts.simulation import check_samples, squared
 from releg.estimators.parts.stein_control import SteinControl
 from releg.functional.variables import (

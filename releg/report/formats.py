@@ -8,19 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # Columns of a run's metrics.csv and grad_variance.csv, in their order
-METRICS = ("step", "seconds", "metric", "value")
-VARIANCES = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
+METRICS_COLUMNS = ("step", "seconds", "metric", "value")
+VARIANCE_COLUMNS = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
 WHOLE = ("step", "layer", "seed", "num_images", "samples_per_image")  # columns of whole numbers
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
     """The undamaged rows of a metrics.csv; none if there is no file."""
-    return read_csv(path, METRICS, ("step", "seconds", "value"))
+    return read_csv(path, METRICS_COLUMNS, ("step", "seconds", "value"))
 
 
 def read_variances(path: Path) -> list[dict[str, str]]:
     """The undamaged rows of a grad_variance.csv; none if there is no file."""
-    return read_csv(path, VARIANCES, tuple(name for name in VARIANCES if name not in ("estimator", "kind")))
+    return read_csv(
+        path, VARIANCE_COLUMNS, tuple(name for name in VARIANCE_COLUMNS if name not in ("estimator", "kind"))
+    )
 
 
 def read_csv(

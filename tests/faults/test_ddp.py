@@ -15,7 +15,7 @@ from torch import Tensor, distributed
 
 from lightning_modules import cli
 from lightning_modules.run import ranks
-from lightning_modules.run.tables import read_variances
+from lightning_modules.run.csv_files import read_variances
 from tests.faults.ddp_gradients import CASES, STEPS, record
 from tests.lightning_modules import commands_helper
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg, releg_command

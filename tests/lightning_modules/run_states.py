@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lightning_modules.run.checkpoints import load_checkpoint
-from lightning_modules.run.tables import read_metrics
+from lightning_modules.run.csv_files import read_metrics
 
 RESULT = {"steps": 5, "best_step": 5, "training_seconds": 60.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
 

@@ -18,7 +18,7 @@ from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.run.callbacks import TrainingClock
-from lightning_modules.run.tables import VARIANCE_COLUMNS, MetricsCSV, read_variances
+from lightning_modules.run.csv_files import VARIANCE_COLUMNS, MetricsCSV, read_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers

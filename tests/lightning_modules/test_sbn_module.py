@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.run.tables import read_metrics
+from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.sbn_module import SBNModule
 from releg import bounds
 from releg.baselines import InputDependent, RunningAverage

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from releg.estimators.parts.others import mean_of_others
+from releg.estimators.parts.other_paths import mean_of_others
 from releg.estimators.parts.stein import along_changes, stein, stein_of_score
 
 

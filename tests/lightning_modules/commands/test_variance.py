@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from lightning_modules import cli
-from lightning_modules.run.tables import read_variances
+from lightning_modules.run.csv_files import read_variances
 
 AMOUNTS = {"num_images": 3, "samples_per_image": 10, "baseline_steps": 2}
 OPTIONS = [word for name, value in AMOUNTS.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -17,7 +17,7 @@ from lightning_modules.grid.published_weights import (
 )
 from lightning_modules.run.checkpoints import PARTS, SafeCheckpointIO
 from releg.report.figure1_data import variance_file
-from releg.report.formats import VARIANCES
+from releg.report.formats import VARIANCE_COLUMNS
 from releg.report.tables import csv_text
 from releg.weights import load
 from tests.lightning_modules.run_states import RESULT
@@ -99,6 +99,8 @@ def test_variances_are_measured_unless_all_training_images_were(
     assert not called, "there are no weights yet"
     cell_at(tmp_path, "32-64-128-256", "lr").path.touch()
     if images:
-        output.write_text(csv_text(VARIANCES, [(200_000, "likelihood_ratio", 1, "total", 2.0, 0.1, images, 1000)]))
+        output.write_text(
+            csv_text(VARIANCE_COLUMNS, [(200_000, "likelihood_ratio", 1, "total", 2.0, 0.1, images, 1000)])
+        )
     measure_variance(tmp_path, jobs=2)
     assert bool(called) == again

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.architecture import layers_of
-from releg.report.formats import METRICS, VARIANCES
+from releg.report.formats import METRICS_COLUMNS, VARIANCE_COLUMNS
 from releg.report.names import ESTIMATORS
 from tests.environment import ROOT
 
@@ -66,14 +66,14 @@ def write_curves(folder: Path, run: dict[str, Any]) -> None:
     slow = 1.0 if estimator == "crn" else 0.4
     with (where / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(METRICS)
+        writer.writerow(METRICS_COLUMNS)
         for step in range(steps // 20, steps + 1, steps // 20):
             value = -100 - seed - 100 * math.exp(-4 * slow * step / steps)
             seconds = step * (0.008 if estimator == "lr" else 0.013)
             writer.writerow([step, f"{seconds:.3f}", "train/elbo", value + 1])
             writer.writerow([step, f"{seconds:.3f}", "val/elbo", value])
     with (where / "grad_variance.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, VARIANCES)
+        table = csv.DictWriter(file, VARIANCE_COLUMNS)
         table.writeheader()
         for step in (10, 30, 100, 300, 1000, 3000, steps):
             table.writerows(_variances(estimator, step, seed))

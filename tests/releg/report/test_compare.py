@@ -12,7 +12,7 @@ import pytest
 from lightning_modules.shipped_estimators import shipped_names
 from releg.report import compare_plot
 from releg.report.compare import bias, on_one_clock, write_compare
-from releg.report.labels import Box, around, place, segments
+from releg.report.label_placement import Box, around, place, segments
 from releg.report.names import PUBLISHED
 from releg.report.tables import plain, with_error
 

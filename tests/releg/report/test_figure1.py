@@ -23,7 +23,7 @@ from releg.report.figure1_data import (
     gather,
     variance_file,
 )
-from releg.report.formats import VARIANCES, read_variances
+from releg.report.formats import VARIANCE_COLUMNS, read_variances
 from releg.report.runs import read_manifest
 from releg.report.variance import number, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results
@@ -129,7 +129,10 @@ def test_variances_at_the_published_weights_take_the_place_of_the_last_ones_of_t
     last = [row for row in read_variances(variance_rows_of(results, "lr")) if row["step"] == "10000"]
     path = variance_file(results, "lr")
     path.parent.mkdir(parents=True)
-    lines = [",".join(VARIANCES), *(",".join((row | {"step": "9500", "num_images": "50000"}).values()) for row in last)]
+    lines = [
+        ",".join(VARIANCE_COLUMNS),
+        *(",".join((row | {"step": "9500", "num_images": "50000"}).values()) for row in last),
+    ]
     path.write_text("\n".join(lines) + "\n")
     for _ in range(2):  # the second time figure1.csv has them already
         points = all_points(results)

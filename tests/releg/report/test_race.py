@@ -12,7 +12,7 @@ import pytest
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, shipped_names
 from releg.report.extended import write_extended
 from releg.report.file_names import EXTENDED_RUNS
-from releg.report.formats import METRICS
+from releg.report.formats import METRICS_COLUMNS
 from releg.report.race import Point, seconds_to, value_at
 from releg.report.race_plot import spread
 from tests.releg.report.synthetic import PROVENANCE
@@ -65,7 +65,7 @@ def write_run(results: Path, run: dict[str, Any], end: float, ms_per_step: float
     folder.mkdir(parents=True)
     with (folder / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(METRICS)
+        writer.writerow(METRICS_COLUMNS)
         for step in range(500, STEPS + 1, 500):
             writer.writerow([step, f"{step * ms_per_step / 1000:.3f}", "val/elbo", -160 + (end + 160) * step / STEPS])
             writer.writerow([step, "0", "train/elbo", -1.0])

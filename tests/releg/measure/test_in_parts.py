@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules.bench import variance_parts
-from lightning_modules.bench.variance_parts import Work, measure_in_parts
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.measure import in_parts
 from releg.measure.collected import GradientVariances
+from releg.measure.in_parts import Work, measure_in_parts
 from releg.measure.variance import measure
 from tests.releg.helpers import random_model
 
@@ -18,7 +18,7 @@ IMAGES, SAMPLES = 23, 40
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
-    monkeypatch.setattr(variance_parts, "IMAGES_PER_PART", 6)
+    monkeypatch.setattr(in_parts, "IMAGES_PER_PART", 6)
     model = random_model(3, [4, 2], dtype=torch.float32)
     lr = LikelihoodRatio([])
     lr.attach(model, torch.Generator())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules.run.tables import MetricsCSV, read_metrics, read_variances, replace_variances
+from lightning_modules.run.csv_files import MetricsCSV, read_metrics, read_variances, replace_variances
 from releg.measure.moments import Number
 from releg.measure.variance import GradientVariances
 

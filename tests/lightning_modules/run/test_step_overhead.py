@@ -6,8 +6,8 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.profilers import SimpleProfiler
 
-from lightning_modules.run.hooks import STEP_HOOKS, NoProfiler, RunCallback
 from lightning_modules.run.life import make_trainer
+from lightning_modules.run.step_overhead import STEP_HOOKS, NoProfiler, RunCallback
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from tests.lightning_modules.small_data import small

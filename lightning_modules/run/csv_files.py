@@ -1,4 +1,4 @@
-"""The tables of a run's folder: metrics.csv, every logged number, and grad_variance.csv, every measured variance."""
+"""The csv files of a run's folder: metrics.csv, every logged number, and grad_variance.csv, every measured variance."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
 from releg.report import formats
 from releg.report.file_names import METRICS
-from releg.report.formats import METRICS as METRICS_COLUMNS
-from releg.report.formats import VARIANCES as VARIANCE_COLUMNS
-from releg.report.formats import read_variances
+from releg.report.formats import METRICS_COLUMNS, VARIANCE_COLUMNS, read_variances
 from releg.report.tables import csv_text
 
 ROWS = "metrics_rows"  # key of a checkpoint: how many rows were logged before its step
