@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.run.settings import Settings
 from lightning_modules.sbn_module import DARKEST, SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from tests.lightning_modules.test_sbn_module import quiet_trainer
@@ -16,23 +16,31 @@ CONFIGS = Path(cli.__file__).parent / "configs"
 PROTOCOLS = sorted(path.name for path in (CONFIGS / "protocol").glob("*.yaml"))
 
 
+def overlays(protocol: str) -> list[str]:
+    layers = ["base.yaml", "architecture/sbn_200.yaml", "estimator/leave_one_out.yaml", f"protocol/{protocol}"]
+    return [word for name in layers for word in ("--config", name)]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_protocol_is_a_valid_overlay(protocol: str, tmp_path: Path) -> None:
-    layers = ["base.yaml", "architecture/sbn_200.yaml", "estimator/leave_one_out.yaml", f"protocol/{protocol}"]
-    overlays = [word for name in layers for word in ("--config", name)]
     fast = ["--model.layers", "[3]", "--trainer.fast_dev_run", "1", "--results_dir", str(tmp_path)]
-    assert cli.main(["fit", *overlays, *fast]) == 0
+    assert cli.main(["fit", *overlays(protocol), *fast]) == 0
 
 
-def test_the_protocols_differ_where_their_papers_do() -> None:
-    disarm, rodeo = (
-        yaml.safe_load((CONFIGS / "protocol" / f"{name}.yaml").read_text()) for name in ("disarm", "rodeo")
-    )
-    assert (disarm["data"]["batch_size"], rodeo["data"]["batch_size"]) == (50, 100)
-    rates = [each["model"]["optimizer"]["init_args"]["lr"] for each in (disarm, rodeo)]
-    assert rates == [0.0001, 0.001]
-    assert disarm["model"].get("learned_prior", True)
-    assert not rodeo["model"]["learned_prior"]
+@pytest.mark.parametrize(
+    ("protocol", "batch_size", "rate", "learned_prior"),
+    [("disarm.yaml", 50, 1e-4, True), ("rodeo.yaml", 100, 1e-3, False)],
+)
+def test_a_run_by_a_protocol_is_built_as_its_paper_says(
+    protocol: str, batch_size: int, rate: float, learned_prior: bool
+) -> None:
+    module, data, trainer, _ = Settings("fit", overlays(protocol)).build()
+    assert trainer["max_steps"] == 1_000_000
+    assert data.batch_size == batch_size
+    assert module.model.prior_logits.requires_grad == learned_prior
+    optimizer = module.optimizer(module.parameters())
+    assert isinstance(optimizer, torch.optim.Adam)
+    assert optimizer.param_groups[0]["lr"] == rate
 
 
 def test_a_fixed_prior_stays_uniform_and_a_learned_one_moves() -> None:

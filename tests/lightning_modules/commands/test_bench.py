@@ -48,8 +48,6 @@ def test_rows_have_times_ratios_and_memory(results: Path) -> None:
         assert row["trained_steps"] == (0 if row["weights"] == "initial" else 2)
         assert (row["batch_size"], row["threads"], row["seed"]) == (20, 1, 0)
         assert row["estimator"] != "lr" or row["ratio_to_lr"] == 1
-        assert row["ms_quartiles"][0] <= row["ms_per_step"] <= row["ms_quartiles"][1]
-        assert row["ratio_quartiles"][0] <= row["ratio_to_lr"] <= row["ratio_quartiles"][1]
         assert sum(row["ms_parts"].values()) <= 1.5 * row["ms_per_step"] + 1  # medians of parts, not parts of a median
 
 
