@@ -18,8 +18,9 @@ from lightning_modules.bench.scaling import exponents, measure_scaling
 from lightning_modules.bench.steps import PYRO, missing
 from lightning_modules.bench.table import Bench, Row, ViaTrainer, first_batches, limited_threads, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.commands.options import Parser, at_least
+from lightning_modules.commands.options import Parser
 from lightning_modules.console import say
+from lightning_modules.grid.options import at_least
 from lightning_modules.run.provenance import provenance
 from releg.architecture import layers_of
 from releg.files import check_writable, write_json

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from lightning_modules.grid.options import at_least
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from lightning_modules.untrusted_configs import TRUST_HELP
 from releg.estimators.base import Estimator
@@ -29,17 +29,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the message as one sentence."""
         raise ValueError(f"{message}; see {self.prog} --help")
-
-
-def at_least(low: int) -> Callable[[str], int]:
-    """A reader of whole numbers that are at least `low`."""
-
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least {low}")
-        return int(text)
-
-    return read
 
 
 def add_measurement(parser: Parser, estimators: list[str], images: int, samples: int, steps: int) -> None:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, at_least, read_estimators
+from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.console import showing
+from lightning_modules.grid.options import at_least
 from lightning_modules.run.csv_files import variance_csv, variance_rows
 from lightning_modules.run.load import load_trained
 from releg.estimators.base import Estimator

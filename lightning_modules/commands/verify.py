@@ -12,8 +12,9 @@ import torch
 
 from lightning_modules import RESULTS
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.commands.options import Parser, at_least
+from lightning_modules.commands.options import Parser
 from lightning_modules.grid import published_weights
+from lightning_modules.grid.options import at_least
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
 from releg.report import tables

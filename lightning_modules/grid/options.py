@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -68,8 +69,8 @@ def parse_options(arguments: list[str]) -> Options:
         "converged 1,000,000, whose rate falls to zero; smoke 200 (does everything work?) and paper 2,000,000, at a "
         "constant rate; or a YAML file like those in lightning_modules/configs/budget",
     )
-    add("--seeds", type=_at_least_one, default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
-    add("--jobs", type=_at_least_one, metavar="N", help="runs at a time; default: one per core, or one on a GPU")
+    add("--seeds", type=at_least(1), default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
+    add("--jobs", type=at_least(1), metavar="N", help="runs at a time; default: one per core, or one on a GPU")
     add("--launcher", choices=("local", "ray"), default="local", help="make runs on this machine or on a Ray cluster")
     add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
     add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
@@ -123,10 +124,15 @@ def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
         parser.error("there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'")
 
 
-def _at_least_one(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number from 1")
-    return int(text)
+def at_least(low: int) -> Callable[[str], int]:
+    """A reader of whole numbers that are at least `low`."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least {low}")
+        return int(text)
+
+    return read
 
 
 def _share(text: str) -> float:

@@ -38,15 +38,11 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     if options.extended:
         runs += plan_extended(options.budget, options.seeds, options.results)
     settings = _read(runs)
-    found, problems = _find(settings)
-    if options.missing:
-        found = kept(options.results, found)
+    found, problems = _find(settings, options)
     wanted = [each for each in found if options.wants(each.run.architecture, each.run.estimator)]
     made = [each.run for each in wanted if each.result is None]
     problems.update(_train(found, wanted, options, lock, start_of_a_process))
-    again, damaged = _find({each.run: settings[each.run] for each in found})
-    if options.missing:
-        again = kept(options.results, again)
+    again, damaged = _find({each.run: settings[each.run] for each in found}, options)
     problems.update(damaged)
     finished = [each for each in again if each.result is not None]
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
@@ -82,15 +78,15 @@ def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
     return settings
 
 
-def _find(settings: Mapping[GridRun, Settings]) -> tuple[list[RunStatus], dict[GridRun, str]]:
-    """The state of the runs on disk. A damaged folder is a problem of that run only."""
+def _find(settings: Mapping[GridRun, Settings], options: Options) -> tuple[list[RunStatus], dict[GridRun, str]]:
+    """The runs' state on disk, or in the manifest if asked for. A damaged folder is a problem of that run only."""
     found, problems = [], {}
     for run, given in settings.items():
         try:
             found.append(find(run, given))
         except (ValueError, OSError) as error:
             problems[run] = str(error)
-    return found, problems
+    return (kept(options.results, found) if options.missing else found), problems
 
 
 def _train(

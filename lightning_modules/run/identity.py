@@ -34,7 +34,8 @@ RANKS = "number of ranks"
 
 def settings_of(config: Config) -> dict[str, Any]:
     """All settings that can change a run's result, flat: {"model.loss": "sum", ...}."""
-    flat = _flatten({**complete(config), "data": data_settings(complete(config)["data"])})
+    whole = complete(config)
+    flat = _flatten({**whole, "data": data_settings(whole["data"])})
     return {key: value for key, value in flat.items() if not _is_under(key, NO_PART_OF_IDENTITY) and value is not None}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lightning_modules import ROOT
 from lightning_modules.run.settings import Config
 from releg.files import write_json
 from releg.machine import cores
@@ -121,8 +122,7 @@ def _program() -> str:
 
 
 def _git(*arguments: str) -> str:
-    root = Path(__file__).parents[2]
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
