@@ -8,10 +8,17 @@ from typing import Any
 
 import torch
 
-from lightning_modules.run.checkpoints import load_checkpoint
+from lightning_modules.run.checkpoints import PARTS, SafeCheckpointIO, load_checkpoint
 from lightning_modules.run.csv_files import read_metrics
 
 RESULT = {"steps": 5, "best_step": 5, "training_seconds": 60.0, "test/elbo": -100.0, "test/multi_sample_bound": -99.0}
+
+
+def save_best(folder: Path, model: torch.nn.Module) -> None:
+    """The checkpoint of a run with this model and nothing else in its parts."""
+    parts = {name: kind() for name, kind in PARTS.items()}
+    state = {f"model.{key}": value for key, value in model.state_dict().items()}
+    SafeCheckpointIO().save_checkpoint({**parts, "state_dict": state}, folder / "best.ckpt")
 
 
 def final_state(folder: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.grid import published_weights
 from releg import bounds
 from releg.sbn import SigmoidBeliefNet
+from tests.lightning_modules.run_states import save_best
 
 SAMPLES = 20
 
@@ -28,9 +29,7 @@ def entry(data: BinarizedMNIST, tmp_path_factory: pytest.TempPathFactory) -> dic
     folder = tmp_path_factory.mktemp("run")
     model = SigmoidBeliefNet(784, [4, 3], data.mean)
     model.reset_parameters(torch.Generator().manual_seed(3))
-    torch.save(
-        {"state_dict": {f"model.{key}": value for key, value in model.state_dict().items()}}, folder / "best.ckpt"
-    )
+    save_best(folder, model)
     x = torch.from_numpy(data.images("test")).float()
     elbo = bounds.elbo(bounds.log_weights(model, x, SAMPLES, torch.Generator().manual_seed(8))).mean().item()
     return {

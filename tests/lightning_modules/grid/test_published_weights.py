@@ -15,12 +15,11 @@ from lightning_modules.grid.published_weights import (
     published,
     read_description,
 )
-from lightning_modules.run.checkpoints import PARTS, SafeCheckpointIO
 from releg.report.figure1_data import variance_file
 from releg.report.formats import VARIANCE_COLUMNS
 from releg.report.tables import csv_text
 from releg.weights import load
-from tests.lightning_modules.run_states import RESULT
+from tests.lightning_modules.run_states import RESULT, save_best
 from tests.releg.helpers import random_model
 
 CONFIG = {"model.layers": [4, 3], "model.test_samples": 20, "seed_everything": 7}
@@ -31,9 +30,7 @@ def finished(folder: Path, bias: float, validation_bound: float) -> dict[str, An
     folder.mkdir()
     model = random_model(5, [4, 3])
     model.generative[0].bias.data[0] = bias
-    state = {f"model.{key}": value for key, value in model.state_dict().items()}
-    parts = {name: kind() for name, kind in PARTS.items()}
-    SafeCheckpointIO().save_checkpoint({**parts, "state_dict": state}, folder / "best.ckpt")
+    save_best(folder, model)
     return {
         "folder": folder.name,
         "estimator": "crn",
