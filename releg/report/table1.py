@@ -102,7 +102,7 @@ def beside_published(rows: list[Row], results: Path) -> str:
         numbers = ["" if number is None else f"{number:.2f}" for number in known]
         body.append([row["architecture"], label_of(row["estimator"]), *numbers])
     head = ["SBN", "estimator", "here", "published", "paper"]
-    title = "Beside the published table, table1.md in the folder above:"
+    title = "Compared with the published table (../table1.md):"
     return "\n".join(["", title, "", *table(head, body, texts=2), ""])
 
 
