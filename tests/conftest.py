@@ -19,8 +19,9 @@ from tests.tally import Tally
 settings.register_profile("releg", derandomize=True, deadline=None)
 settings.load_profile("releg")
 
-# A background job of a shell ignores Ctrl-C, and so would every process that a test starts and interrupts.
+# A background job of a shell ignores Ctrl-C, one under nohup SIGHUP, and so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Files that keep a worker busy for half a minute or more, longest first
 HEAVY = (
