@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,9 @@ class Collected:
     def load(cls, path: Path) -> Collected:
         """Read it; ValueError if the file is damaged."""
         try:
+            with zipfile.ZipFile(path) as archive:  # torch writes checksums, but does not look at them
+                if bad := archive.testzip():
+                    raise ValueError(f"{bad} does not fit its checksum")
             num_images, samples, kinds, moments = torch.load(path, weights_only=True)
             groups = {
                 name: [{layer: RunningMoments(*one) for layer, one in group.items()} for group in groups]
