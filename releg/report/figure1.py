@@ -33,7 +33,7 @@ def write_figure1(results: Path) -> list[Path]:
     if not points:
         remove(*paths)
         return []
-    figure = draw(points, "\n".join([f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *_variance_note(points)]))
+    figure = draw(points, "\n".join([f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *variance_note(points)]))
     write_atomically(paths[0], as_csv(points))
     write_atomically(paths[1], as_bytes(figure))
     write_atomically(paths[2], as_bytes(figure, "pdf"))
@@ -89,13 +89,13 @@ def _short_steps(value: float, _: int | None = None) -> str:
     return f"{value:g}"
 
 
-def _variance_note(points: list[Point]) -> list[str]:
+def variance_note(points: list[Point]) -> list[str]:
     """What panel (b) shows."""
     shared = at_shared_weights(points)
     if not shared:
         return []
     label = ESTIMATORS[shared[0].trained_with].label
-    return [f"(b) Both at the weights of the {label} run: sampled total variance, {amount(shared)}."]
+    return [f"(b) Both at the {label} run's weights: sampled total variance, {amount(shared)}."]
 
 
 def _draw_variances(axes: Axes, points: list[Point]) -> None:

@@ -121,14 +121,17 @@ def layers_of(points: list[Point]) -> list[int]:
 
 
 def amount(points: list[Point]) -> str:
-    """On how many images and samples the variances were measured, in words; the last step may have more of them."""
-    steps = sorted({point.step for point in points})
-    last = {_amount_of(point) for point in points if point.step == steps[-1]} if steps else set()
-    before = {_amount_of(point) for point in points if point.step != steps[-1]} if steps else set()
-    at_end = " and ".join(sorted(last))
-    along = " and ".join(sorted(before))
-    return at_end if not before or before == last else f"{at_end} at the last step, {along} before"
-
-
-def _amount_of(point: Point) -> str:
-    return f"{point.samples_per_image or 0:,} samples for each of {point.num_images or 0:,} training images"
+    """On how many images and samples the variances were measured, in words; the last step may have more images."""
+    final = max((point.step for point in points), default=0)
+    last = {(point.samples_per_image or 0, point.num_images or 0) for point in points if point.step == final}
+    before = {(point.samples_per_image or 0, point.num_images or 0) for point in points} - last
+    words = " and ".join(
+        f"{samples:,} samples for each of {images:,} training images" for samples, images in sorted(last)
+    )
+    if not before:
+        return words
+    same = {samples for samples, _ in before} == {samples for samples, _ in last}
+    others = " and ".join(
+        f"{images:,}" if same else f"{samples:,} for each of {images:,}" for samples, images in before
+    )
+    return f"{words} at the last step, {others} before"
