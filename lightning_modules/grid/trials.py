@@ -1,8 +1,9 @@
 """python -m lightning_modules.grid.trials [--jobs N]: the trials behind the learning rate of the budgets.
 
-Short runs of SBN(200-200) with every peak rate and shape, for LR and for CRN; then longer ones with the best recipe of
-each; last a cell of the published table on fixed bits. Only validation bounds are compared. Writes
-results/recipe/trials.json and results/recipe.md; the same command continues after an interruption.
+First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
+SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with the best recipe of each; last a cell
+of the published table on fixed bits. Only validation bounds are compared. Writes results/recipe/trials.json and
+results/recipe.md; the same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -14,14 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from lightning_modules import CONFIGS, RESULTS
 from lightning_modules.grid import local_launcher
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
+from lightning_modules.run.checkpoints import BEST
+from lightning_modules.run.load import load_run
 from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
 from releg.files import write_json
+from releg.measure.units_in_use import units_in_use
 from releg.report.file_names import TRIALS
 from releg.report.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
 from releg.report.recipe import best_recipes, write_recipe
@@ -29,6 +35,8 @@ from releg.report.recipe import best_recipes, write_recipe
 RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
 SHORT, LONG = 10_000, 50_000
+WARMUP_ARCHITECTURE, WARMUPS, WARMUP_SEEDS = "200-200-200", (0, 1000), 3
+IMAGES = 2_000  # of the validation split, on which units in use are counted
 
 
 class Trial(NamedTuple):
@@ -39,10 +47,13 @@ class Trial(NamedTuple):
     shape: str  # of releg.report.names.SCHEDULES
     steps: int
     binarization: str = "dynamic"
+    architecture: str = EXTENDED_ARCHITECTURE
+    warmup: int = 0  # steps
+    seed: int = 0
 
     def run(self, results: Path) -> GridRun:
         """The run of the grid that it is."""
-        overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[EXTENDED_ARCHITECTURE]}"]
+        overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[self.architecture]}"]
         overlays += [f"estimator/{ESTIMATOR_OVERLAYS[self.estimator]}"]
         if self.shape != CONSTANT_RATE:
             overlays.append(f"schedule/{self.shape}.yaml")
@@ -50,8 +61,19 @@ class Trial(NamedTuple):
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
         words += ["--trainer.val_check_interval", str(self.steps // 20), "--model.val_samples", "5"]
         words += ["--data.binarization", self.binarization, "--results_dir", str(results)]
+        words += ["--seed_everything", str(self.seed)]
+        if self.warmup:
+            words += ["--model.lr_scheduler.init_args.warmup_steps", str(self.warmup)]
         name = f"{self.estimator}, {self.rate} {self.shape}, {self.binarization} bits, {self.steps:,} steps"
-        return GridRun(EXTENDED_ARCHITECTURE, name, 0, tuple(words))
+        name += f", warm-up {self.warmup}"
+        return GridRun(self.architecture, name, self.seed, tuple(words))
+
+
+def warmup_trials() -> Iterator[Trial]:
+    """With a warm-up and without, for several seeds."""
+    for seed in range(WARMUP_SEEDS):
+        for warmup in WARMUPS:
+            yield Trial("crn", 0.003, "linear", LONG, "dynamic", WARMUP_ARCHITECTURE, warmup, seed)
 
 
 def short_trials() -> Iterator[Trial]:
@@ -85,7 +107,12 @@ def main(arguments: list[str] | None = None) -> int:
     folder = (options.results / TRIALS).parent
     folder.mkdir(parents=True, exist_ok=True)
     entries: list[dict[str, Any]] = []
-    stages: list[Callable[[], Iterator[Trial]]] = [short_trials, lambda: long_trials(entries), fixed_bits]
+    stages: list[Callable[[], Iterator[Trial]]] = [
+        warmup_trials,
+        short_trials,
+        lambda: long_trials([entry for entry in entries if entry["steps"] == SHORT]),
+        fixed_bits,
+    ]
     with locked(folder) as lock:
         for stage in stages:
             made, problems = _make(list(stage()), folder, options.jobs, lock, time.monotonic() - started)
@@ -112,9 +139,13 @@ def _make(
 
 def _entry(trial: Trial, status: RunStatus) -> dict[str, Any]:
     assert status.result is not None
+    best = load_run(status.folder / BEST)
+    best.data.prepare_data()
+    images = torch.from_numpy(best.data.images("val")[:IMAGES]).float()
     return {
         **trial._asdict(),
         "val/elbo": status.result["val/elbo"],
+        "units_in_use": units_in_use(best.module.model, images, torch.Generator().manual_seed(0)),
         "best_step": status.result["best_step"],
         "minutes": round(status.result["training_seconds"] / 60, 1),
         "commit": read_provenance(status.folder)[-1]["commit"],

@@ -1,4 +1,4 @@
-"""recipe.md: the trials behind the learning rate of the budgets, by validation bound."""
+"""recipe.md: the trials behind the learning rate and the warm-up of the budgets, by validation bound."""
 
 from __future__ import annotations
 
@@ -17,13 +17,25 @@ from releg.report.tables import table
 Entry = dict[str, Any]
 Recipe = tuple[float, str]  # peak rate and shape
 
-INTRODUCTION = f"""# The recipe: peak rate and shape of the learning rate
+INTRODUCTION = f"""# The recipe: warm-up, peak rate and shape of the learning rate
 
-Trials with SBN({EXTENDED_ARCHITECTURE}), RMSprop, batches of 100, seed 0: negative bound on the validation images, in
-nats (lower is better), of the best validation of each run. The test images were not used. The rate falls from its peak
-to zero at the last step: in a straight line, as half a cosine wave, or in a straight line after half of the steps at
-the peak. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`;
-runs of the published table are listed with them.
+Trials with RMSprop and batches of 100: negative bound on the validation images, in nats (lower is better), of the best
+validation of each run. The test images were not used. `python -m lightning_modules.grid.trials` makes the trials and
+this page, from `{TRIALS}`.
+"""
+
+WARMUP = """## Warm-up
+
+RMSprop's average of squared gradients starts at zero, so its first steps are up to ten times as long as later ones, and
+can switch units off for good. With a warm-up the rate rises from zero to its peak in so many steps. In use is a unit
+whose probability varies over 2,000 validation images, by a standard deviation of more than 0.02.
+"""
+
+SHAPES = f"""## Peak rate and shape
+
+SBN({EXTENDED_ARCHITECTURE}), seed 0, no warm-up. The rate falls from its peak to zero at the last step: in a straight
+line, as half a cosine wave, or in a straight line after half of the steps at the peak. Runs of the published table are
+listed with the trials.
 """
 
 
@@ -49,6 +61,7 @@ def _published(results: Path) -> list[Entry]:
             "shape": run.schedule,
             "steps": run.steps,
             "binarization": run.config["data.binarization"],
+            "warmup": run.warmup,
             "val/elbo": run.result["val/elbo"],
             "commit": run.provenance[-1]["commit"],
         }
@@ -68,12 +81,38 @@ def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
 
 
 def _page(entries: Sequence[Entry]) -> str:
+    warmups = [entry for entry in entries if entry.get("architecture", EXTENDED_ARCHITECTURE) != EXTENDED_ARCHITECTURE]
+    shapes = [entry for entry in entries if entry not in warmups and not entry.get("warmup")]
     lines = [INTRODUCTION]
-    for steps in sorted({entry["steps"] for entry in entries}):
-        here = [entry for entry in entries if entry["steps"] == steps]
-        lines += [f"## {steps:,} steps", "", *_of_one_length(here), ""]
+    if warmups:
+        lines += [WARMUP, *_warmup_table(warmups), ""]
+    if shapes:
+        lines.append(SHAPES)
+    for steps in sorted({entry["steps"] for entry in shapes}):
+        here = [entry for entry in shapes if entry["steps"] == steps]
+        lines += [f"### {steps:,} steps", "", *_of_one_length(here), ""]
     commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
     return "\n".join([*lines, f"Made at commit {commits}."]) + "\n"
+
+
+def _warmup_table(entries: Sequence[Entry]) -> list[str]:
+    """One row per run."""
+    head = ["SBN", "estimator", "peak rate", "shape", "seed", "warm-up", "steps", "bound", "units in use, per layer"]
+    body = [
+        [
+            entry["architecture"],
+            label_of(entry["estimator"]),
+            f"{entry['rate']:g}",
+            entry["shape"].replace("_", " "),
+            str(entry["seed"]),
+            f"{entry['warmup']:,}",
+            f"{entry['steps']:,}",
+            f"{-entry['val/elbo']:.2f}",
+            ", ".join(map(str, entry["units_in_use"])),
+        ]
+        for entry in entries
+    ]
+    return table(head, body, texts=4)
 
 
 def _of_one_length(entries: list[Entry]) -> list[str]:

@@ -75,6 +75,11 @@ class Run:
         """How the learning rate changes: constant, linear, ..., or the class name of a schedule of the user's own."""
         return schedule_name(self.config.get("model.lr_scheduler.class_path", ""))
 
+    @property
+    def warmup(self) -> int:
+        """The steps in which the learning rate rises to its peak."""
+        return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
+
     def validations(self) -> list[dict[str, str]]:
         """The rows of its metrics.csv with validation bounds; none if its folder is elsewhere."""
         return [row for row in read_metrics(self.folder / METRICS) if row["metric"] == "val/elbo"]
@@ -177,7 +182,8 @@ def recipe(run: Run) -> str:
     old = run.config.get("model.learning_rate", 0.001)  # in configs saved before the optimiser was a choice
     rate = run.config.get("model.optimizer.init_args.lr", old)
     shape = SCHEDULES[run.schedule].words if run.schedule in SCHEDULES else run.schedule
-    return f"{optimizer} at {rate}, {shape}"
+    warmup = f" after a warm-up of {run.warmup:,} steps" if run.warmup else ""
+    return f"{optimizer} at {rate}, {shape}{warmup}"
 
 
 def missing_lines(manifest: Manifest, title: str) -> list[str]:

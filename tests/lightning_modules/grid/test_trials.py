@@ -5,18 +5,23 @@ from pathlib import Path
 import pytest
 
 from lightning_modules.grid.plan import status_of
-from lightning_modules.grid.trials import LONG, SHORT, Trial, fixed_bits, long_trials, short_trials
+from lightning_modules.grid.trials import LONG, SHORT, Trial, fixed_bits, long_trials, short_trials, warmup_trials
+from releg.architecture import architecture_name
 from releg.report.names import SCHEDULES
 
 
 def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_path: Path) -> None:
-    trials = [*short_trials(), *fixed_bits()]
-    assert len({trial.run(tmp_path) for trial in trials}) == len(trials) == 21
-    for trial in trials[::4]:  # both estimators, every shape, fixed bits
+    trials = [*short_trials(), *fixed_bits(), *warmup_trials()]
+    assert len({trial.run(tmp_path) for trial in trials}) == len(trials) == 27
+    for trial in [*trials[:21:4], *trials[21:23], trials[-1]]:  # both estimators, every shape, fixed bits, warm-ups
         config = status_of(trial.run(tmp_path)).config
         assert config["model"]["optimizer"]["init_args"]["lr"] == trial.rate
         scheduler = (config["model"].get("lr_scheduler") or {"class_path": "."})["class_path"]
         assert scheduler.rpartition(".")[2] == SCHEDULES[trial.shape].class_name
+        settings = (config["model"].get("lr_scheduler") or {}).get("init_args") or {}
+        assert settings.get("warmup_steps", 0) == trial.warmup
+        assert config["seed_everything"] == trial.seed
+        assert architecture_name(config["model"]["layers"]) == trial.architecture
         assert config["trainer"]["max_steps"] == trial.steps
         assert config["data"].get("init_args", config["data"])["binarization"] == trial.binarization
         name = {"lr": "LikelihoodRatio", "crn": "CommonRandomNumbers"}[trial.estimator]

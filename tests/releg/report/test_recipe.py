@@ -40,8 +40,8 @@ def test_the_best_recipe_of_each_estimator_is_that_of_its_best_validation_bound(
 def test_the_page_has_a_table_per_length_with_the_best_bounds_in_bold(tmp_path: Path) -> None:
     (path,) = write_recipe(write(tmp_path, json.dumps(ENTRIES)))
     text = path.read_text()
-    short, long = text.split("## 200 steps")
-    assert "## 100 steps" in short
+    short, long = text.split("### 200 steps")
+    assert "### 100 steps" in short
     assert "| 0.001 | linear | dynamic | 120.00 | **108.25** |" in short
     assert "| 0.003 | cosine | dynamic | **118.00** | 109.00 |" in short
     assert "| 0.003 | cosine | fixed |  | **100.50** |" in long
@@ -56,9 +56,21 @@ def test_runs_of_the_published_table_stand_beside_the_trials(tmp_path: Path) -> 
         "data.binarization": "dynamic",
     }
     (path,) = write_recipe(write(synthetic.write_results(tmp_path, [run]), json.dumps(ENTRIES)))
-    _, long = path.read_text().split("## 200 steps")
+    _, long = path.read_text().split("### 200 steps")
     assert "| 0.003 | cosine | dynamic |  | **97.50** |" in long
     assert "| 0.003 | cosine | fixed |  | 100.50 |" in long
+
+
+def test_trials_of_a_warm_up_have_a_table_of_their_own_with_the_units_in_use(tmp_path: Path) -> None:
+    cold = entry("crn", 0.003, "linear", 102.5) | {"architecture": "200-200-200", "seed": 1, "warmup": 0}
+    warm = cold | {"warmup": 1000, "val/elbo": -101.25, "units_in_use": [200, 180, 90]}
+    content = json.dumps([cold | {"units_in_use": [200, 23, 90]}, warm, *ENTRIES])
+    (path,) = write_recipe(write(tmp_path, content))
+    warmup, shapes = path.read_text().split("## Peak rate and shape")
+    assert "| 200-200-200 | CRN | 0.003 | linear | 1 | 0 | 100 | 102.50 | 200, 23, 90 |" in warmup
+    assert "| 200-200-200 | CRN | 0.003 | linear | 1 | 1,000 | 100 | 101.25 | 200, 180, 90 |" in warmup
+    assert "102.50" not in shapes
+    assert "120.00" not in warmup
 
 
 def test_without_trials_there_is_no_page(tmp_path: Path) -> None:

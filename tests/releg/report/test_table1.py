@@ -79,6 +79,9 @@ def test_an_annealed_table_says_its_recipe(tmp_path: Path) -> None:
     }
     text = write_table1(write_results(tmp_path, [run]))
     assert "Budget standard: 200,000 steps per run, RMSprop at 0.003, falling linearly to zero.\n" in text
+    run["config"] |= {"model.lr_scheduler.init_args.warmup_steps": 1000}
+    text = write_table1(write_results(tmp_path, [run]))
+    assert "RMSprop at 0.003, falling linearly to zero after a warm-up of 1,000 steps.\n" in text
 
 
 def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -> None:
