@@ -8,7 +8,6 @@ results/recipe.md; the same command continues after an interruption.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +16,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from lightning_modules import CONFIGS, RESULTS
-from lightning_modules.grid import local_launcher
+from lightning_modules import CONFIGS
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
-from lightning_modules.grid.plan import GridRun, RunStatus, status_of
-from lightning_modules.grid.reproduce import make_locally
+from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
 from lightning_modules.run.checkpoints import BEST
 from lightning_modules.run.load import load_run
 from lightning_modules.run.lock import locked
@@ -98,12 +96,7 @@ def fixed_bits() -> Iterator[Trial]:
 def main(arguments: list[str] | None = None) -> int:
     """Make all trials, stage by stage. Returns 0, or 1 if a run failed."""
     started = time.monotonic()
-    parser = argparse.ArgumentParser("python -m lightning_modules.grid.trials", description=__doc__)
-    parser.add_argument(
-        "--jobs", type=int, default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
-    )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
-    options = parser.parse_args(arguments)
+    options = options_of("python -m lightning_modules.grid.trials", __doc__, arguments)
     folder = (options.results / TRIALS).parent
     folder.mkdir(parents=True, exist_ok=True)
     entries: list[dict[str, Any]] = []
@@ -115,26 +108,15 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     with locked(folder) as lock:
         for stage in stages:
-            made, problems = _make(list(stage()), folder, options.jobs, lock, time.monotonic() - started)
-            entries.extend(made)
+            trials = list(stage())
+            try:
+                made = make_missing([trial.run(folder) for trial in trials], "trials", options.jobs, lock, started)
+            except StudyError as error:
+                return failed("trials", error)
+            entries.extend(map(_entry, trials, made))
             write_json(options.results / TRIALS, entries)
             write_recipe(options.results)
-            if problems:
-                print("\n".join(f"trials: {run} failed: {why}" for run, why in problems.items()), file=sys.stderr)
-                return 1
     return 0
-
-
-def _make(
-    trials: list[Trial], folder: Path, jobs: int, lock: int, start: float
-) -> tuple[list[dict[str, Any]], dict[GridRun, str]]:
-    """The entries of the finished trials, after those that were missing have been made."""
-    statuses = [status_of(trial.run(folder)) for trial in trials]
-    waiting = [status for status in statuses if status.result is None]
-    title = f"{len(waiting)} trials to train, {len(statuses) - len(waiting)} already finished"
-    problems = make_locally(waiting, len(statuses) - len(waiting), jobs, lock, title, start) if waiting else {}
-    finished = [(trial, status_of(trial.run(folder))) for trial in trials]
-    return [_entry(trial, status) for trial, status in finished if status.result is not None], problems
 
 
 def _entry(trial: Trial, status: RunStatus) -> dict[str, Any]:

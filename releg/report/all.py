@@ -10,6 +10,7 @@ from releg.report.compare import write_compare
 from releg.report.extended import write_extended
 from releg.report.figure1 import write_figure1
 from releg.report.file_names import BENCH, COMPARE
+from releg.report.protocol import write_protocol
 from releg.report.readme import write_readme
 from releg.report.recipe import write_recipe
 from releg.report.table1 import write_table1
@@ -23,6 +24,7 @@ def write_all(results: Path) -> str:
     write_variance(results)
     extended = write_extended(results)
     write_recipe(results)
+    write_protocol(results)
     write_readme(results)
     return f"{table}\n{extended}" if extended else table
 

@@ -19,6 +19,8 @@ FILES = {
     "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
     "recipe.md": "the trials behind the learning rate of the budgets. From `recipe/trials.json`, which "
     "`python -m lightning_modules.grid.trials` writes",
+    "protocol.md": "four estimators under the protocol of the RODEO paper, with `protocol.png`. From "
+    "`protocol/curves.json`, which `python -m lightning_modules.grid.protocol_runs` writes",
     "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
     "`extended_runs.json`",
     "race.md": "the race: the minutes that every estimator trains until given bounds (`--extended`); also as `.json` "

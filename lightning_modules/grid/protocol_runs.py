@@ -1,0 +1,83 @@
+"""python -m lightning_modules.grid.protocol_runs [--jobs N]: four estimators under the protocol of the RODEO paper.
+
+SBN(200-200-200), 100,000 steps of protocol/rodeo.yaml with each: a tenth of what the paper trains. Writes
+results/protocol/curves.json, results/protocol.md and results/protocol.png; the same command continues after an
+interruption.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning_modules import CONFIGS
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS
+from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
+from lightning_modules.run.csv_files import read_metrics
+from lightning_modules.run.lock import locked
+from lightning_modules.run.provenance import read_provenance
+from releg.files import write_json
+from releg.report.file_names import METRICS, PROTOCOL_CURVES
+from releg.report.protocol import write_protocol
+
+ARCHITECTURE = "200-200-200"
+ESTIMATORS = ("leave_one_out", "disarm", "rodeo", "common_random_numbers")
+STEPS = 100_000
+POINT = 1_000  # training steps whose mean bound is one point of a curve
+
+
+def protocol_run(estimator: str, results: Path, steps: int = STEPS) -> GridRun:
+    """The run with this estimator's config."""
+    overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[ARCHITECTURE]}"]
+    overlays += [f"estimator/{estimator}.yaml", "protocol/rodeo.yaml"]
+    words = [word for overlay in overlays for word in ("--config", str(CONFIGS / overlay))]
+    words += ["--trainer.max_steps", str(steps), "--results_dir", str(results)]
+    return GridRun(ARCHITECTURE, estimator, 0, tuple(words))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the runs and the page. Returns 0, or 1 if a run failed."""
+    started = time.monotonic()
+    options = options_of("python -m lightning_modules.grid.protocol_runs", __doc__, arguments)
+    folder = (options.results / PROTOCOL_CURVES).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as lock:
+        runs = [protocol_run(estimator, folder) for estimator in ESTIMATORS]
+        try:
+            made = make_missing(runs, "runs", options.jobs, lock, started)
+        except StudyError as error:
+            return failed("protocol_runs", error)
+        write_json(options.results / PROTOCOL_CURVES, [_entry(status) for status in made], indent=0)
+        write_protocol(options.results)
+    return 0
+
+
+def _entry(status: RunStatus) -> dict[str, Any]:
+    assert status.result is not None
+    return {
+        "estimator": status.run.estimator,
+        "steps": status.steps,
+        "train": curve(read_metrics(status.folder / METRICS)),
+        "val/elbo": status.result["val/elbo"],
+        "test/multi_sample_bound": status.result["test/multi_sample_bound"],
+        "minutes": round(status.result["training_seconds"] / 60, 1),
+        "commit": read_provenance(status.folder)[-1]["commit"],
+    }
+
+
+def curve(rows: Sequence[dict[str, str]]) -> list[tuple[int, float]]:
+    """[(step, training bound)]: means over the rows of every POINT steps up to the step."""
+    points: dict[int, list[float]] = {}
+    for row in rows:
+        if row["metric"] == "train/elbo":
+            points.setdefault(-(-int(row["step"]) // POINT) * POINT, []).append(float(row["value"]))
+    return [(step, round(statistics.fmean(values), 3)) for step, values in sorted(points.items())]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Runs that belong to a study, not to the grid of Table 1: made on this machine if they are missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lightning_modules import RESULTS
+from lightning_modules.grid import local_launcher
+from lightning_modules.grid.plan import GridRun, RunStatus, status_of
+from lightning_modules.grid.reproduce import make_locally
+
+
+class StudyError(RuntimeError):
+    """Some of the runs could not be made."""
+
+
+def options_of(command: str, description: str | None, arguments: list[str] | None) -> argparse.Namespace:
+    """The options of every study: jobs and results."""
+    parser = argparse.ArgumentParser(command, description=description)
+    parser.add_argument(
+        "--jobs", type=int, default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
+    return parser.parse_args(arguments)
+
+
+def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, started: float) -> list[RunStatus]:
+    """The finished runs, after those that were missing have been made; StudyError if one failed.
+
+    Args:
+        runs: of the study.
+        what: they are, in the plural.
+        jobs: runs at a time.
+        lock: of the study's folder, which the processes inherit.
+        started: time.monotonic() at the start of this process.
+    """
+    statuses = [status_of(run) for run in runs]
+    waiting = [status for status in statuses if status.result is None]
+    done = len(statuses) - len(waiting)
+    if waiting:
+        title = f"{len(waiting)} {what} to train, {done} already finished"
+        problems = make_locally(waiting, done, jobs, lock, title, time.monotonic() - started)
+        if problems:
+            raise StudyError("\n".join(f"{run} failed: {why}" for run, why in problems.items()))
+    return [status_of(run) for run in runs]
+
+
+def failed(command: str, error: StudyError) -> int:
+    """Say which runs failed; the exit code."""
+    print("\n".join(f"{command}: {line}" for line in str(error).splitlines()), file=sys.stderr)
+    return 1

@@ -1,0 +1,90 @@
+"""protocol.md and protocol.png: estimators under the protocol of the RODEO paper, training bound against steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from releg.files import write_atomically
+from releg.report.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
+from releg.report.formats import readable
+from releg.report.names import label_of
+from releg.report.style import as_bytes, in_style
+from releg.report.tables import table
+
+Entry = dict[str, Any]
+
+PAPERS_STEPS = 1_000_000
+LAST = 5_000  # steps whose mean is the training bound at the end
+
+INTRODUCTION = f"""# Estimators under the protocol of a later paper
+
+SBN(200-200-200) with `protocol/rodeo.yaml`: Adam at 0.001, batches of 100, a fixed uniform prior, bits redrawn at every
+access, seed 0. Negative bounds in nats, lower is better: the training bound (one sample per image, mean of the last
+{LAST:,} steps), the elbo on the validation images, and the bound of 100 samples on the test images. RLOO, DisARM and
+RODEO evaluate two paths per image, CRN one.
+"""
+
+CAUTION = """**Not converged**: {steps:,} steps, where Shi et al. (2022, arXiv:2202.09497) and Titsias and Shi (2022,
+arXiv:2111.05300) train {papers:,}. Their tables have the training and test bounds of the same three layers at the end
+of that; these numbers are to be compared with each other, not with theirs. `lightning_modules/README.md` says which
+differences remain.
+"""
+
+
+def write_protocol(results: Path) -> list[Path]:
+    """Write the page and its figure if the runs exist."""
+    path = results / PROTOCOL_CURVES
+    if not path.is_file():
+        return []
+    with readable(path, "what python -m lightning_modules.grid.protocol_runs writes", "run it again"):
+        entries: list[Entry] = json.loads(path.read_bytes())
+        text, picture = _page(entries), as_bytes(draw(entries))
+    return [write_atomically(results / PROTOCOL_PAGE, text), write_atomically(results / PROTOCOL_FIGURE, picture)]
+
+
+def _page(entries: list[Entry]) -> str:
+    head = ["estimator", "training", "validation", "test, 100 samples", "minutes of training"]
+    body = [
+        [
+            label_of(entry["estimator"]),
+            f"{-last_bound(entry):.2f}",
+            f"{-entry['val/elbo']:.2f}",
+            f"{-entry['test/multi_sample_bound']:.2f}",
+            f"{entry['minutes']:g}",
+        ]
+        for entry in sorted(entries, key=last_bound, reverse=True)
+    ]
+    caution = CAUTION.format(steps=max(entry["steps"] for entry in entries), papers=PAPERS_STEPS)
+    commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
+    made = f"`python -m lightning_modules.grid.protocol_runs` made it, at commit {commits}."
+    picture = f"![training bound against steps]({PROTOCOL_FIGURE})"
+    return "\n".join([INTRODUCTION, *table(head, body), "", caution, picture, "", made]) + "\n"
+
+
+def last_bound(entry: Entry) -> float:
+    """The mean training bound of the last steps."""
+    values = [value for step, value in entry["train"] if step > entry["steps"] - LAST]
+    return float(sum(values) / len(values))
+
+
+@in_style
+def draw(entries: list[Entry]) -> Figure:
+    """One line per estimator; the best is first in the legend."""
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    panel = figure.subplots()
+    ordered = sorted(entries, key=last_bound, reverse=True)
+    for entry in ordered:
+        steps, bounds = zip(*entry["train"], strict=True)
+        panel.plot([step / 1000 for step in steps], bounds, linewidth=0.9, label=label_of(entry["estimator"]))
+    best = last_bound(ordered[0])
+    panel.set_ylim(best - 30, best + 3)
+    panel.set_xlabel("thousand steps")
+    panel.set_ylabel("training elbo (nats per image)")
+    panel.set_title(f"not converged: the papers train {PAPERS_STEPS:,} steps", fontsize=7, loc="left")
+    panel.grid(linewidth=0.3, alpha=0.6)
+    panel.legend(frameon=False)
+    return figure

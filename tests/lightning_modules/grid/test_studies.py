@@ -1,0 +1,44 @@
+"""Runs of a study: made once, in real processes."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from lightning_modules import CONFIGS
+from lightning_modules.grid.plan import GridRun
+from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
+from lightning_modules.run.lock import locked
+
+
+def tiny(results: Path, *more: str) -> GridRun:
+    words = ["--config", str(CONFIGS / "base.yaml"), "--config", str(CONFIGS / "estimator" / "likelihood_ratio.yaml")]
+    words += ["--model.layers", "[4,3]", "--trainer.max_steps", "20", "--trainer.val_check_interval", "10"]
+    words += ["--model.test_samples", "1", "--results_dir", str(results), *more]
+    return GridRun("3-4", "lr", 0, tuple(words))
+
+
+@pytest.mark.long
+def test_a_study_makes_what_is_missing_and_nothing_twice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with locked(tmp_path) as lock:
+        (made,) = make_missing([tiny(tmp_path)], "trials", 1, lock, time.monotonic())
+        assert made.result is not None
+        assert "1 trials to train, 0 already finished" in capfd.readouterr().err
+        (again,) = make_missing([tiny(tmp_path)], "trials", 1, lock, time.monotonic())
+    assert again == made
+    assert "to train" not in capfd.readouterr().err
+
+
+@pytest.mark.long
+def test_a_run_that_fails_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = tiny(tmp_path, "--trainer.accelerator", "cuda")  # there is none
+    with locked(tmp_path) as lock, pytest.raises(StudyError, match=r"SBN\(3-4\) lr seed 0 failed: ") as error:
+        make_missing([wrong], "trials", 1, lock, time.monotonic())
+    capfd.readouterr()
+    assert failed("trials", error.value) == 1
+    assert capfd.readouterr().err.startswith("trials: SBN(3-4) lr seed 0 failed: ")
+
+
+def test_every_study_takes_jobs_and_results(tmp_path: Path) -> None:
+    options = options_of("study", None, ["--jobs", "3", "--results", str(tmp_path)])
+    assert (options.jobs, options.results) == (3, tmp_path)
