@@ -27,8 +27,9 @@ this page, from `{TRIALS}`.
 WARMUP = """## Warm-up
 
 RMSprop's average of squared gradients starts at zero, so its first steps are up to ten times as long as later ones, and
-can switch units off for good. With a warm-up the rate rises from zero to its peak in so many steps. In use is a unit
-whose probability varies over 2,000 validation images, by a standard deviation of more than 0.02.
+can switch units off for good. With a warm-up the rate rises from zero to its peak in so many steps. A unit is in use if
+its probability varies over 2,000 validation images, with a standard deviation above 0.02. Layers are listed from x
+upwards; all runs have seed 0.
 """
 
 SHAPES = f"""## Peak rate and shape
@@ -97,14 +98,13 @@ def _page(entries: Sequence[Entry]) -> str:
 
 def _warmup_table(entries: Sequence[Entry]) -> list[str]:
     """One row per run."""
-    head = ["SBN", "estimator", "peak rate", "shape", "seed", "warm-up", "steps", "bound", "units in use, per layer"]
+    head = ["SBN", "estimator", "peak rate", "shape", "warm-up", "steps", "bound", "units in use, per layer"]
     body = [
         [
             entry["architecture"],
             label_of(entry["estimator"]),
             f"{entry['rate']:g}",
             entry["shape"].replace("_", " "),
-            str(entry["seed"]),
             f"{entry['warmup']:,}",
             f"{entry['steps']:,}",
             f"{-entry['val/elbo']:.2f}",

@@ -22,6 +22,7 @@ from releg.report.names import (
     budget_name,
     data_name,
     estimator_name,
+    label_of,
     schedule_name,
 )
 
@@ -168,12 +169,22 @@ def budget_sentence(runs: list[Run]) -> str:
     what = " and ".join(f"{run_steps:,}" for run_steps in steps)
     names = " and ".join(filter(None, map(budget_name, steps)))
     budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
-    budget += f", {' and '.join(dict.fromkeys(map(recipe, runs)))}"
+    budget += f", {_recipes(runs)}"
     if steps[0] >= AUTHORS_STEPS:
         return f"{budget}; as many steps as the authors' later code trains."
     if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all(run.schedule != CONSTANT_RATE for run in runs):
         return f"{budget}."  # the learning rate has reached zero
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
+
+
+def _recipes(runs: list[Run]) -> str:
+    """The recipe of all runs; if there are several, the cells that each of them made."""
+    cells: dict[str, dict[str, None]] = {}
+    for run in runs:
+        cells.setdefault(recipe(run), {})[f"{run.net} {label_of(run.estimator)}"] = None
+    if len(cells) == 1:
+        return next(iter(cells))
+    return " and ".join(f"{words} ({', '.join(names)})" for words, names in cells.items())
 
 
 def recipe(run: Run) -> str:

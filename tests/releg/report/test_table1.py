@@ -82,6 +82,9 @@ def test_an_annealed_table_says_its_recipe(tmp_path: Path) -> None:
     run["config"] |= {"model.lr_scheduler.init_args.warmup_steps": 1000}
     text = write_table1(write_results(tmp_path, [run]))
     assert "RMSprop at 0.003, falling linearly to zero after a warm-up of 1,000 steps.\n" in text
+    other = entry("200-200", "crn", 0, 98.9, 200_000)
+    text = write_table1(write_results(tmp_path, [run, other]))
+    assert "a warm-up of 1,000 steps (200-200 LR) and RMSprop at 0.001, constant (200-200 CRN)" in text
 
 
 def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -> None:
