@@ -1,10 +1,12 @@
-"""Shared by the local and the Ray launcher: Job, Ended, judge."""
+"""What all launchers share: the contract Launcher, Job, Ended, judge."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from lightning_modules.grid.plan import RunStatus
 from lightning_modules.grid.process import PROGRESS, last_words
@@ -44,6 +46,28 @@ class Ended:
 
 # Called a few times a second with the running jobs, and those that ended since the last call
 OnUpdate = Callable[[list[Job], list[Ended]], None]
+
+
+@dataclass(frozen=True)
+class Launcher(ABC):
+    """Makes runs: on this machine, on a cluster.
+
+    A launcher is a module with a function `opened(options, runs, lock)`, a context that yields its Launcher; `runs` is
+    how many the command asks for, `lock` the file descriptor of the lock on the results. options.LAUNCHERS names it.
+    """
+
+    jobs: int  # runs at a time
+    threads: int  # of each run
+    place: ClassVar[str] = ""  # where the runs are made, if not on this machine
+    pace: ClassVar[str]  # what the time estimate holds for
+
+    @abstractmethod
+    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
+        """Raise ValueError if the runs do not fit into the memory of their GPUs."""
+
+    @abstractmethod
+    def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
+        """Make all runs, in their order, `jobs` at a time; one that fails does not stop the others."""
 
 
 def judge(job: Job, code: int) -> Ended:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from lightning_modules.grid import process, runs_per_gpu
-from lightning_modules.grid.jobs import Ended, Job, OnUpdate, judge
+from lightning_modules.grid.jobs import Ended, Job, Launcher, OnUpdate, judge
+from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import RunStatus
 from releg.machine import cores
 
@@ -40,39 +41,53 @@ def default_jobs(runs: int) -> int:
 
 def threads_per_job(jobs: int) -> int:
     """Cores divided by jobs, or what the user's environment says."""
-    return threads_asked_for() or max(1, cores() // jobs)
+    return process.threads_asked_for() or max(1, cores() // jobs)
 
 
-def threads_asked_for() -> int | None:
-    """The number of threads in the user's environment, if there is one."""
-    asked = os.environ.get(process.THREAD_VARIABLES[0], "")
-    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+@dataclass(frozen=True)
+class LocalLauncher(Launcher):
+    """Makes each run in a process of its own."""
+
+    keep_open: int  # a file descriptor that the processes inherit: a lock on it is held until the last one is gone
+    pace = "on this machine"
+
+    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
+        """Raise ValueError if that many runs do not fit; a single run may always try."""
+        if self.jobs > 1 and (need := runs_per_gpu.mib_of_largest(waiting)):
+            runs_per_gpu.check_jobs(self.jobs, need, runs_per_gpu.free_mib())
+
+    def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
+        """Make all runs."""
+        queue = list(waiting)
+        gpus = runs_per_gpu.identifiers() if any(runs_per_gpu.takes_gpu(each.config) for each in waiting) else []
+        with _running() as running:
+            while queue or running:
+                ended = [_end(job) for job in running if job.process.poll() is not None]
+                running[:] = [job for job in running if job.process.returncode is None]
+                while queue and len(running) < self.jobs:
+                    status = queue.pop(0)
+                    try:
+                        where = runs_per_gpu.least_busy(gpus, (job.gpu for job in running))
+                        running.append(_start(status, self.threads, self.keep_open, where))
+                    except OSError as error:
+                        ended.append(Ended(status, 0.0, f"could not be started: {error}"))
+                on_update(list(running), ended)
+                time.sleep(process.SECONDS_BETWEEN_CHECKS)
 
 
-def run_all(waiting: Sequence[RunStatus], jobs: int, keep_open: int, on_update: OnUpdate) -> None:
-    """Make all runs, `jobs` at a time, each in a process of its own; one that fails does not stop the others.
+def launcher(jobs: int, lock: int) -> LocalLauncher:
+    """The launcher of `jobs` runs at a time; its processes keep the lock."""
+    return LocalLauncher(jobs, threads_per_job(jobs), lock)
 
-    Args:
-        waiting: the runs, in their order.
-        jobs: how many at a time.
-        keep_open: a file descriptor that the processes inherit: a lock on it is held until the last one is gone.
-        on_update: called a few times a second.
+
+@contextmanager
+def opened(options: Options, runs: int, lock: int) -> Iterator[LocalLauncher]:
+    """The launcher that a command asks for.
+
+    Its jobs follow from all runs of the command, not from those that are left: rounding depends on the number of
+    threads, and a run that is continued must go on with as many.
     """
-    queue = list(waiting)
-    gpus = runs_per_gpu.identifiers() if any(runs_per_gpu.takes_gpu(each.config) for each in waiting) else []
-    with _running() as running:
-        while queue or running:
-            ended = [_end(job) for job in running if job.process.poll() is not None]
-            running[:] = [job for job in running if job.process.returncode is None]
-            while queue and len(running) < jobs:
-                status = queue.pop(0)
-                try:
-                    where = runs_per_gpu.least_busy(gpus, (job.gpu for job in running))
-                    running.append(_start(status, threads_per_job(jobs), keep_open, where))
-                except OSError as error:
-                    ended.append(Ended(status, 0.0, f"could not be started: {error}"))
-            on_update(list(running), ended)
-            time.sleep(process.SECONDS_BETWEEN_CHECKS)
+    yield launcher(options.jobs or default_jobs(runs), lock)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from lightning_modules import CONFIGS, RESULTS
 from releg.report import names
@@ -22,6 +22,20 @@ ESTIMATOR_OVERLAYS = {name: f"{known.config}.yaml" for name, known in names.ESTI
 EXTENDED = tuple(
     sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATOR_OVERLAYS.values())
 )
+
+
+class KnownLauncher(NamedTuple):
+    """Who makes the runs; lightning_modules/grid/jobs.py has the contract."""
+
+    module: str  # in lightning_modules/grid
+    options: tuple[str, ...] = ()  # that are only for it
+    package: str = ""  # an optional one that it needs, and the extra that installs it
+
+
+LAUNCHERS = {
+    "local": KnownLauncher("local_launcher", ("--jobs",)),
+    "ray": KnownLauncher("ray_launcher", ("--ray-address", "--gpus-per-run"), "ray"),
+}
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
 numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1: those of the budget standard to
@@ -41,7 +55,7 @@ class Options:
     report: bool  # train nothing
     missing: bool  # keep what runs.json records, although it was trained elsewhere
     results: Path
-    launcher: str  # local or ray
+    launcher: str  # of LAUNCHERS
     ray_address: str | None
     gpus_per_run: float  # of a Ray cluster's GPUs
 
@@ -70,8 +84,8 @@ def parse_options(arguments: list[str]) -> Options:
         "constant rate; or a YAML file like those in lightning_modules/configs/budget",
     )
     add("--seeds", type=at_least(1), default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
-    add("--jobs", type=at_least(1), metavar="N", help="runs at a time; default: one per core, or one on a GPU")
-    add("--launcher", choices=("local", "ray"), default="local", help="make runs on this machine or on a Ray cluster")
+    add("--jobs", type=at_least(1), metavar="N", help="runs at a time, here; default: one per core, or one on a GPU")
+    add("--launcher", choices=LAUNCHERS, default="local", help="make runs on this machine or on a Ray cluster")
     add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
     add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
@@ -111,17 +125,16 @@ def parse_options(arguments: list[str]) -> Options:
 
 
 def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
-    if given.launcher == "local":
-        for option, value in (("--ray-address", given.ray_address), ("--gpus-per-run", given.gpus_per_run)):
-            if value is not None:
-                parser.error(f"{option} is given, expected --launcher ray with it; add that, or leave {option} out")
-        return
-    if given.jobs is not None:
+    for name, known in LAUNCHERS.items():
+        for option in known.options:
+            if name != given.launcher and getattr(given, option.removeprefix("--").replace("-", "_")) is not None:
+                parser.error(f"{option} is given, expected --launcher {name} with it; add that, or leave {option} out")
+    package = LAUNCHERS[given.launcher].package
+    if package and importlib.util.find_spec(package) is None:
         parser.error(
-            "--jobs is given, expected --launcher local with it; a Ray cluster makes as many as it has room for"
+            f"there is no {package.capitalize()} here, expected it for --launcher {given.launcher}; install it with "
+            f"pip install -e '.[{package}]'"
         )
-    if importlib.util.find_spec("ray") is None:
-        parser.error("there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'")
 
 
 def at_least(low: int) -> Callable[[str], int]:

@@ -24,6 +24,12 @@ SECONDS_TO_STOP = 5.0
 SECONDS_BETWEEN_CHECKS = 0.2
 
 
+def threads_asked_for() -> int | None:
+    """The number of threads in the user's environment, if there is one."""
+    asked = os.environ.get(THREAD_VARIABLES[0], "")
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+
+
 def start(
     folder: Path,
     title: str,

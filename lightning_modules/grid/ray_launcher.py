@@ -14,12 +14,14 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightning_modules import ROOT
-from lightning_modules.grid import process
-from lightning_modules.grid.jobs import Ended, Job, OnUpdate, judge
+from lightning_modules.grid import process, runs_per_gpu
+from lightning_modules.grid.jobs import Ended, Job, Launcher, OnUpdate, judge
+from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import RunStatus
 from lightning_modules.run.result import read_result
 
@@ -120,35 +122,50 @@ def _list(numbers: list[float]) -> str:
     return ", ".join(f"{number:g}" for number in numbers) or "none"
 
 
-def run_all(waiting: Sequence[RunStatus], threads: int, gpus_per_run: float, on_update: OnUpdate) -> None:
-    """Make all runs, as many at a time as the cluster has room for; one that fails does not stop the others.
+@dataclass(frozen=True)
+class RayLauncher(Launcher):
+    """Makes each run as a task of the cluster that this process has joined."""
 
-    Args:
-        waiting: the runs, in their order.
-        threads: of each run, and CPUs that it takes.
-        gpus_per_run: the share of a GPU that each run takes.
-        on_update: called a few times a second.
-    """
-    import ray
+    gpus_per_run: float  # the share of a GPU that each run takes; of CPUs it takes as many as it has threads
+    place = "on a Ray cluster"
+    pace = "at this machine's pace"
 
-    task = ray.remote(num_cpus=threads, num_gpus=gpus_per_run, max_retries=RETRIES)(process.run_to_end)
-    jobs: dict[Any, Job] = {}
-    try:
-        for status in waiting:
-            process.remove_progress(status.folder)
-            arguments = (str(status.folder), str(status.run), status.run.arguments, threads)
-            jobs[task.remote(*arguments)] = Job(status)
-        started: set[Any] = set()
-        while jobs:
-            done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=process.SECONDS_BETWEEN_CHECKS)
-            ended = [_end(each, jobs.pop(each)) for each in done]
-            for each in jobs.keys() - started:
-                if jobs[each].progress() is not None:
-                    started.add(each)
-                    jobs[each].started = time.monotonic()
-            on_update([job for each, job in jobs.items() if each in started], ended)
-    finally:
-        _cancel(list(jobs))
+    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
+        """Raise ValueError if a run does not fit its share; the GPUs of this machine stand for the cluster's."""
+        if self.gpus_per_run and (need := runs_per_gpu.mib_of_largest(waiting)):
+            runs_per_gpu.check_share(self.gpus_per_run, need, runs_per_gpu.total_mib())
+
+    def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
+        """Make all runs."""
+        import ray
+
+        task = ray.remote(num_cpus=self.threads, num_gpus=self.gpus_per_run, max_retries=RETRIES)(process.run_to_end)
+        jobs: dict[Any, Job] = {}
+        try:
+            for status in waiting:
+                process.remove_progress(status.folder)
+                arguments = (str(status.folder), str(status.run), status.run.arguments, self.threads)
+                jobs[task.remote(*arguments)] = Job(status)
+            started: set[Any] = set()
+            while jobs:
+                done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=process.SECONDS_BETWEEN_CHECKS)
+                ended = [_end(each, jobs.pop(each)) for each in done]
+                for each in jobs.keys() - started:
+                    if jobs[each].progress() is not None:
+                        started.add(each)
+                        jobs[each].started = time.monotonic()
+                on_update([job for each, job in jobs.items() if each in started], ended)
+        finally:
+            _cancel(list(jobs))
+
+
+@contextmanager
+def opened(options: Options, runs: int, lock: int) -> Iterator[RayLauncher]:
+    """Join the cluster; as many runs at a time as it has room for. This process alone holds the lock."""
+    del runs, lock
+    threads = process.threads_asked_for() or 1
+    with connected(options.ray_address):
+        yield RayLauncher(places(threads, options.gpus_per_run), threads, options.gpus_per_run)
 
 
 def _end(task: Any, job: Job) -> Ended:

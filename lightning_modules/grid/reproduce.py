@@ -6,16 +6,18 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 
 from jsonargparse import ArgumentError
 
 from lightning_modules.console import quieten
-from lightning_modules.grid import local_launcher, runs_per_gpu
+from lightning_modules.grid import local_launcher
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate, use_threads
+from lightning_modules.grid.jobs import Launcher
 from lightning_modules.grid.manifest import kept, write_manifests
-from lightning_modules.grid.options import Options
+from lightning_modules.grid.options import LAUNCHERS, Options
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
 from lightning_modules.grid.published_weights import measure_variance, publish
 from lightning_modules.run.settings import Settings, build
@@ -101,50 +103,37 @@ def _train(
     if not waiting:
         print(budget, file=sys.stderr)
         return {}
-    if options.launcher == "ray":
-        from lightning_modules.grid import ray_launcher  # Ray is an optional extra
+    with _launcher(options, len(wanted), lock) as launcher:
+        return _make(launcher, waiting, done, budget, start_of_a_process)
 
-        threads = local_launcher.threads_asked_for() or 1
-        with ray_launcher.connected(options.ray_address):
-            jobs = ray_launcher.places(threads, options.gpus_per_run)
-            if options.gpus_per_run and (need := _gpu_memory(waiting)):
-                runs_per_gpu.check_share(options.gpus_per_run, need, runs_per_gpu.total_mib())
-            costs = _costs(waiting, threads, start_of_a_process)
-            title = f"{budget}; on a Ray cluster"
-            with _display(waiting, done, costs, jobs, title, "at this machine's pace") as (display, ordered):
-                ray_launcher.run_all(ordered, threads, options.gpus_per_run, display.update)
-        return display.problems
-    # From what the command asks for, not from what is left of it: rounding depends on the number of threads, and a run
-    # that is continued must go on with as many.
-    jobs = options.jobs or local_launcher.default_jobs(len(wanted))
-    return make_locally(waiting, done, jobs, lock, budget, start_of_a_process)
+
+def _launcher(options: Options, runs: int, lock: int) -> AbstractContextManager[Launcher]:
+    module = import_module(f"{__package__}.{LAUNCHERS[options.launcher].module}")
+    context: AbstractContextManager[Launcher] = module.opened(options, runs, lock)
+    return context
 
 
 def make_locally(
     waiting: list[RunStatus], done: int, jobs: int, lock: int, title: str, start_of_a_process: float
 ) -> dict[GridRun, str]:
     """Make the runs on this machine, `jobs` at a time. Returns what went wrong."""
-    if jobs > 1 and (need := _gpu_memory(waiting)):
-        runs_per_gpu.check_jobs(jobs, need, runs_per_gpu.free_mib())
-    costs = _costs(waiting, local_launcher.threads_per_job(jobs), start_of_a_process)
-    with _display(waiting, done, costs, jobs, title, "on this machine") as (display, ordered):
-        local_launcher.run_all(ordered, jobs, lock, display.update)
+    return _make(local_launcher.launcher(jobs, lock), waiting, done, title, start_of_a_process)
+
+
+def _make(
+    launcher: Launcher, waiting: list[RunStatus], done: int, title: str, start_of_a_process: float
+) -> dict[GridRun, str]:
+    launcher.check_memory(waiting)
+    costs = _costs(waiting, launcher.threads, start_of_a_process)
+    title = f"{title}; {launcher.place}" if launcher.place else title
+    with _display(waiting, done, costs, launcher.jobs, title, launcher.pace) as (display, ordered):
+        launcher.run_all(ordered, display.update)
     return display.problems
-
-
-def _gpu_memory(waiting: Sequence[RunStatus]) -> int:
-    """MiB of a GPU that the largest of the runs needs; 0 if none trains on a GPU here."""
-    kinds = {
-        (each.run.architecture, each.run.estimator): each.config
-        for each in waiting
-        if runs_per_gpu.takes_gpu(each.config)
-    }
-    return max(map(runs_per_gpu.mib_of, kinds.values()), default=0)
 
 
 @contextmanager
 def _display(
-    waiting: list[RunStatus], done: int, costs: dict[GridRun, Cost], jobs: int, title: str, where: str
+    waiting: list[RunStatus], done: int, costs: dict[GridRun, Cost], jobs: int, title: str, pace: str
 ) -> Iterator[tuple[GridDisplay, list[RunStatus]]]:
     """The display that follows the runs, and the order to make them in."""
     if costs:  # the longest first: none is left to run alone at the end; and a whole table after each seed
@@ -152,7 +141,7 @@ def _display(
     display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
     at_a_time = f"; {jobs} at a time" if jobs > 1 else ""
-    time_needed = "" if seconds is None else f"; about {duration(seconds)} {where} (estimated from the first steps)"
+    time_needed = "" if seconds is None else f"; about {duration(seconds)} {pace} (estimated from the first steps)"
     display.tell(title + at_a_time + time_needed)
     try:
         yield display, waiting

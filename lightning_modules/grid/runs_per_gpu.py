@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from lightning_modules.gradient_variance import GradientVariance
+from lightning_modules.grid.plan import RunStatus
 from lightning_modules.run.settings import build
 from releg.measure.variance import PATHS_AT_ONCE
 
@@ -40,6 +41,12 @@ def mib_of(config: dict[str, Any]) -> int:
         (rows, data.data_size),
     )
     return MIB_PER_PROCESS + -(-step // MIB)
+
+
+def mib_of_largest(runs: Iterable[RunStatus]) -> int:
+    """What the largest of the runs needs of a GPU's memory; 0 if none trains on a GPU here."""
+    kinds = {(each.run.architecture, each.run.estimator): each.config for each in runs if takes_gpu(each.config)}
+    return max(map(mib_of, kinds.values()), default=0)
 
 
 def free_mib() -> list[int]:

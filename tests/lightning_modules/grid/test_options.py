@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from importlib import import_module
+from inspect import isabstract, signature
 
 import pytest
 
 from lightning_modules import RESULTS
-from lightning_modules.grid.options import parse_options
+from lightning_modules.grid.jobs import Launcher
+from lightning_modules.grid.options import LAUNCHERS, parse_options
 from tests.environment import ROOT
 
 
@@ -60,3 +63,13 @@ def test_a_mistake_is_answered_before_torch_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_launcher_of_the_table_keeps_the_contract(name: str) -> None:
+    module = import_module(f"lightning_modules.grid.{LAUNCHERS[name].module}")
+    own = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Launcher)]
+    (launcher,) = (each for each in own if each is not Launcher)
+    assert not isabstract(launcher)
+    assert launcher.pace
+    assert list(signature(module.opened).parameters) == ["options", "runs", "lock"]

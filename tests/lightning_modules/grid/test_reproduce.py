@@ -7,6 +7,7 @@ import pytest
 
 from lightning_modules import CONFIGS
 from lightning_modules.grid import local_launcher, reproduce
+from lightning_modules.grid.jobs import Launcher
 from lightning_modules.grid.options import parse_options
 from lightning_modules.grid.plan import RunStatus, plan
 from tests.lightning_modules.run_states import RESULT
@@ -16,11 +17,11 @@ def test_a_run_that_is_continued_has_as_many_threads_as_before(tmp_path: Path, m
     """Of however many runs are left: the number of threads is in the rounding."""
     threads = []
 
-    def run_all(waiting: list[RunStatus], jobs: int, *rest: object) -> None:
-        threads.append((len(waiting), local_launcher.threads_per_job(jobs)))
+    def run_all(self: Launcher, waiting: list[RunStatus], *rest: object) -> None:
+        threads.append((len(waiting), self.threads))
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(local_launcher, "run_all", run_all)
+    monkeypatch.setattr(local_launcher.LocalLauncher, "run_all", run_all)
     monkeypatch.setattr(local_launcher, "cores", lambda: 8)
     monkeypatch.setattr(local_launcher, "BYTES_PER_JOB", 1)
     monkeypatch.setattr(reproduce, "_costs", lambda *_: {})

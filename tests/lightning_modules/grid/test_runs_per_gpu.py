@@ -94,5 +94,5 @@ def test_the_grid_asks_for_memory_and_gives_each_run_its_gpu(tmp_path: Path, mon
     reproduce._train(runs, runs, parse_options(["--jobs", "2"]), 0, 1.0)
     assert seen == ["0", "1"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    local_launcher.run_all(runs[:1], 1, 0, lambda *_: None)
+    local_launcher.launcher(1, 0).run_all(runs[:1], lambda *_: None)
     assert seen[2:] == [None]
