@@ -20,7 +20,7 @@ from releg.estimators.base import Estimator
 from releg.measure.collected import GradientVariances
 from releg.measure.fitting import have_same_settings, prepare
 from releg.measure.variance import measure
-from releg.report.file_names import VARIANCES
+from releg.naming.file_names import VARIANCES
 
 
 class GradientVariance(RunCallback):

@@ -14,7 +14,7 @@ from lightning_modules.error_sentences import one_sentence
 from lightning_modules.untrusted_configs import read_yaml
 from releg import estimators
 from releg.estimators.base import Estimator
-from releg.report.names import snake_case
+from releg.naming.names import snake_case
 
 ESTIMATOR_CONFIGS = CONFIGS / "estimator"
 

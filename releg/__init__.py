@@ -117,7 +117,7 @@ def __dir__() -> list[str]:
 
 
 def _estimator_file(name: str) -> str:
-    from releg.report.names import snake_case
+    from releg.naming.names import snake_case
 
     return f"estimators.{_ESTIMATORS.get(name) or snake_case(name)}"
 

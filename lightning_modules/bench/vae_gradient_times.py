@@ -30,7 +30,7 @@ from lightning_modules.run.provenance import provenance
 from releg.discrete import gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_json
-from releg.report.file_names import LIBRARY_TIMES
+from releg.naming.file_names import LIBRARY_TIMES
 
 ROWS = 50
 DATA_SIZE = prod(BinarizedMNIST.shape)

@@ -26,7 +26,7 @@ from releg.discrete import gradient
 from releg.estimators.parts.other_paths import less_others
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_json
-from releg.report.file_names import LIBRARY_TRAINING
+from releg.naming.file_names import LIBRARY_TRAINING
 
 BATCH, VALIDATION_IMAGES = 50, 1000
 RATES = (0.001, 0.003, 0.01)

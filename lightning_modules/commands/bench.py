@@ -25,9 +25,9 @@ from lightning_modules.run.provenance import provenance
 from releg.architecture import layers_of
 from releg.files import check_writable, write_json
 from releg.machine import cores
+from releg.naming.file_names import BENCH, BENCH_STUDIES
+from releg.naming.names import ARCHITECTURES
 from releg.report.bench import write_bench
-from releg.report.file_names import BENCH, BENCH_STUDIES
-from releg.report.names import ARCHITECTURES
 
 DESCRIPTION = """Time and memory of a whole training step with each estimator, on this machine's CPU or GPU.
 

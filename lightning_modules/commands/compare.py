@@ -15,9 +15,9 @@ from lightning_modules.run.provenance import provenance
 from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import shipped_names
 from releg.files import check_writable, write_json
+from releg.naming.file_names import COMPARE
+from releg.naming.names import label_of
 from releg.report.compare import write_compare
-from releg.report.file_names import COMPARE
-from releg.report.names import label_of
 
 DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
 

@@ -18,7 +18,7 @@ from releg.measure.collected import GradientVariances
 from releg.measure.fitting import prepare
 from releg.measure.in_parts import Work, measure_in_parts
 from releg.measure.moments import Number
-from releg.report.names import label_of
+from releg.naming.names import label_of
 
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
 COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")

@@ -17,8 +17,8 @@ from lightning_modules.grid import published_weights
 from lightning_modules.grid.options import at_least
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
+from releg.naming.file_names import WEIGHTS
 from releg.report import tables
-from releg.report.file_names import WEIGHTS
 from releg.report.table1 import Paper, read_paper
 from releg.weights import load
 

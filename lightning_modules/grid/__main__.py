@@ -14,7 +14,7 @@ from lightning_modules.grid.options import parse_options
 from lightning_modules.run.lock import locked
 from lightning_modules.startup import loading, not_from_here
 from releg.files import check_writable, remove_leftovers, write_atomically
-from releg.report.file_names import PAPER
+from releg.naming.file_names import PAPER
 
 
 def main(arguments: list[str] | None = None) -> int:

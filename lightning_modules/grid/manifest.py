@@ -15,8 +15,8 @@ from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.provenance import read_provenance
 from lightning_modules.shipped_estimators import read_estimator
 from releg.files import write_json
-from releg.report.file_names import EXTENDED_RUNS, RUNS
-from releg.report.names import EXTENDED_ARCHITECTURE
+from releg.naming.file_names import EXTENDED_RUNS, RUNS
+from releg.naming.names import EXTENDED_ARCHITECTURE
 
 
 def write_manifests(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from lightning_modules import CONFIGS, RESULTS
-from releg.report import names
-from releg.report.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
+from releg.naming import names
+from releg.naming.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
 # With their overlays
 ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}

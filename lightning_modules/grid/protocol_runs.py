@@ -22,7 +22,7 @@ from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
 from releg.files import write_json
-from releg.report.file_names import METRICS, PROTOCOL_CURVES
+from releg.naming.file_names import METRICS, PROTOCOL_CURVES
 from releg.report.protocol import write_protocol
 
 ARCHITECTURE = "200-200-200"

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.architecture import architecture_name
+from releg.naming.csv_formats import read_variances
+from releg.naming.file_names import WEIGHTS
+from releg.naming.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES
 from releg.report.figure1_data import variance_file
-from releg.report.file_names import WEIGHTS
-from releg.report.formats import read_variances
-from releg.report.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES
 from releg.weights import load, load_weights, save_model
 
 

@@ -21,9 +21,9 @@ from lightning_modules.grid.options import LAUNCHERS, Options
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
 from lightning_modules.grid.published_weights import measure_variance, publish
 from lightning_modules.run.settings import Settings, build
+from releg.naming.file_names import RUNS
+from releg.naming.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
 from releg.report.all import write_all
-from releg.report.file_names import RUNS
-from releg.report.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
 
 
 def reproduce(options: Options, lock: int, command: str, started: float) -> int:

@@ -26,8 +26,8 @@ from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
 from releg.files import write_json
 from releg.measure.units_in_use import units_in_use
-from releg.report.file_names import TRIALS
-from releg.report.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
+from releg.naming.file_names import TRIALS
+from releg.naming.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
 from releg.report.recipe import best_recipes, write_recipe
 
 RATES = (0.001, 0.003, 0.01)
@@ -42,7 +42,7 @@ class Trial(NamedTuple):
 
     estimator: str  # lr or crn
     rate: float
-    shape: str  # of releg.report.names.SCHEDULES
+    shape: str  # of releg.naming.names.SCHEDULES
     steps: int
     binarization: str = "dynamic"
     architecture: str = EXTENDED_ARCHITECTURE

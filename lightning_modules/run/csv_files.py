@@ -15,10 +15,9 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from lightning_modules.console import say
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
-from releg.report import formats
-from releg.report.file_names import METRICS
-from releg.report.formats import METRICS_COLUMNS, VARIANCE_COLUMNS, read_variances
-from releg.report.tables import csv_text
+from releg.naming import csv_formats
+from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text, read_variances
+from releg.naming.file_names import METRICS
 
 ROWS = "metrics_rows"  # key of a checkpoint: how many rows were logged before its step
 
@@ -117,7 +116,7 @@ def metrics_of(trainer: pl.Trainer) -> list[MetricsCSV]:
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
     """All whole rows of a metrics.csv; damaged ones (a kill in mid-line, a bad disk) are left out and counted."""
-    rows = formats.read_metrics(path)
+    rows = csv_formats.read_metrics(path)
     lines = path.read_bytes().decode(errors="replace").splitlines()
     bad = len(lines) - lines.count(",".join(METRICS_COLUMNS)) - len(rows)
     if bad:

@@ -42,7 +42,7 @@ from lightning_modules.run.step_overhead import NoProfiler
 from lightning_modules.run.tensorboard import RunTensorBoard
 from lightning_modules.sbn_module import check_precision
 from releg.architecture import architecture_name
-from releg.report.file_names import CONFIG, RESULT
+from releg.naming.file_names import CONFIG, RESULT
 
 INTERRUPTED = 130  # exit code: 128 + SIGINT
 UNFINISHED = 75  # exit code: try again later

@@ -16,8 +16,8 @@ from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
 from lightning_modules.untrusted_configs import only_shipped_classes
 from releg.estimators.base import Estimator
-from releg.report.file_names import CONFIG
-from releg.report.names import ESTIMATORS
+from releg.naming.file_names import CONFIG
+from releg.naming.names import ESTIMATORS
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import load, load_weights
 

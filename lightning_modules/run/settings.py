@@ -28,8 +28,8 @@ from lightning_modules.error_sentences import is_out_of_memory, one_sentence
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import import_all
 from lightning_modules.untrusted_configs import TRUST_HELP, only_shipped_classes, read_yaml
-from releg.report.file_names import CONFIG
-from releg.report.names import snake_case
+from releg.naming.file_names import CONFIG
+from releg.naming.names import snake_case
 from releg.rmsprop import PAPER
 
 Config = dict[str, Any]  # as config.yaml keeps it

@@ -8,7 +8,7 @@ from typing import Any
 from pytorch_lightning.loggers import TensorBoardLogger
 from torch.utils.tensorboard import SummaryWriter
 
-from releg.report.names import ESTIMATORS
+from releg.naming.names import ESTIMATORS
 
 # TensorBoard sorts its cards by name: "bound" comes before "grad_variance" and "images"
 BOUNDS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from releg.naming.file_names import BENCH, COMPARE
 from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.extended import write_extended
 from releg.report.figure1 import write_figure1
-from releg.report.file_names import BENCH, COMPARE
 from releg.report.protocol import write_protocol
 from releg.report.readme import write_readme
 from releg.report.recipe import write_recipe

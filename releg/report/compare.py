@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
+from releg.naming.csv_formats import csv_text
+from releg.naming.file_names import COMPARE
+from releg.naming.names import label_of
+from releg.report.artefacts import readable
 from releg.report.compare_plot import draw
-from releg.report.file_names import COMPARE
-from releg.report.formats import readable
-from releg.report.names import label_of
 from releg.report.runs import Row, machine
 from releg.report.style import as_bytes
-from releg.report.tables import csv_text, plain, table, with_error
+from releg.report.tables import plain, table, with_error
 
 DETECTED = 5.0  # standard errors of bias2 above zero
 FEW_IMAGES = 20  # with fewer, a standard error over images is itself too uncertain to divide by

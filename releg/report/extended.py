@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
-from releg.report.file_names import EXTENDED, EXTENDED_RUNS
-from releg.report.names import label_of
+from releg.naming.file_names import EXTENDED, EXTENDED_RUNS
+from releg.naming.names import label_of
 from releg.report.race import write_race
 from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table

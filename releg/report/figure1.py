@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from releg.files import write_atomically
+from releg.naming.file_names import FIGURE1
+from releg.naming.names import ESTIMATORS
+from releg.report.artefacts import remove
 from releg.report.figure1_data import Point, all_points, amount, as_csv, at_shared_weights, layers_of
-from releg.report.file_names import FIGURE1
-from releg.report.formats import remove
-from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 from releg.report.style import as_bytes, in_style
 

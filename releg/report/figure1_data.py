@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from releg.report.file_names import FIGURE1, VARIANCES, WEIGHTS
-from releg.report.formats import WHOLE, read_csv, read_variances
-from releg.report.names import ESTIMATORS, FIGURE1_ARCHITECTURE
+from releg.naming.csv_formats import WHOLE, csv_text, read_csv, read_variances
+from releg.naming.file_names import FIGURE1, VARIANCES, WEIGHTS
+from releg.naming.names import ESTIMATORS, FIGURE1_ARCHITECTURE
 from releg.report.runs import Run, figure1_runs, read_manifest
-from releg.report.tables import csv_text
 
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")

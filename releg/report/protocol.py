@@ -9,9 +9,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from releg.files import write_atomically
-from releg.report.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
-from releg.report.formats import readable
-from releg.report.names import label_of
+from releg.naming.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
+from releg.naming.names import label_of
+from releg.report.artefacts import readable
 from releg.report.style import as_bytes, in_style
 from releg.report.tables import table
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from releg.files import write_atomically, write_json
-from releg.report.file_names import RACE
-from releg.report.formats import read_csv, remove
-from releg.report.names import label_of
+from releg.naming.csv_formats import csv_text, read_csv
+from releg.naming.file_names import RACE
+from releg.naming.names import label_of
+from releg.report.artefacts import remove
 from releg.report.race_plot import Curve, draw
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine
 from releg.report.style import as_bytes
-from releg.report.tables import csv_text, table
+from releg.report.tables import table
 
 ENDINGS = (".csv", ".json", ".md", ".png")
 TARGETS = (115.0, 110.0, 105.0)  # nats per image

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from releg.report.names import ESTIMATORS, label_of
+from releg.naming.names import ESTIMATORS, label_of
 from releg.report.style import in_style
 
 SPAN = 60.0  # nats below the best bound that the figure shows

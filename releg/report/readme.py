@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.report.file_names import EXTENDED_RUNS, RUNS, WEIGHTS
-from releg.report.names import FIGURE1_ARCHITECTURE
+from releg.naming.file_names import EXTENDED_RUNS, RUNS, WEIGHTS
+from releg.naming.names import FIGURE1_ARCHITECTURE
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 
 FILES = {

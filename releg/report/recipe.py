@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.report.file_names import RECIPE_PAGE, RUNS, TRIALS
-from releg.report.formats import readable
-from releg.report.names import CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, label_of
+from releg.naming.file_names import RECIPE_PAGE, RUNS, TRIALS
+from releg.naming.names import CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, label_of
+from releg.report.artefacts import readable
 from releg.report.runs import read_manifest
 from releg.report.tables import table
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from releg.architecture import architecture_name
-from releg.report.file_names import METRICS, RUNS
-from releg.report.formats import read_metrics, readable
-from releg.report.names import (
+from releg.naming.csv_formats import read_metrics
+from releg.naming.file_names import METRICS, RUNS
+from releg.naming.names import (
     AUTHORS_STEPS,
     BUDGETS,
     CONSTANT_RATE,
@@ -25,6 +25,7 @@ from releg.report.names import (
     label_of,
     schedule_name,
 )
+from releg.report.artefacts import readable
 
 Row = dict[str, Any]
 

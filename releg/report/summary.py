@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from releg.report.file_names import TABLE1
-from releg.report.names import ESTIMATORS, label_of
+from releg.naming.file_names import TABLE1
+from releg.naming.names import ESTIMATORS, label_of
 from releg.report.runs import Manifest, Row, budget_sentence, machine, read_manifest
 from releg.report.table1 import longer_rows, read_paper
 from releg.report.tables import table

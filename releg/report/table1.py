@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
-from releg.report.file_names import PAPER, TABLE1
-from releg.report.formats import readable
-from releg.report.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, label_of
+from releg.naming.file_names import PAPER, TABLE1
+from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, label_of
+from releg.report.artefacts import readable
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 

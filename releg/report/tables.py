@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from releg.naming.csv_formats import csv_text
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
@@ -42,10 +42,3 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """The rows of a JSON file as CSV; lists become words separated by spaces, None an empty cell."""
     cells = ([" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows)
     return csv_text(list(rows[0]), cells) if rows else ""
-
-
-def csv_text(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A CSV file; None is an empty cell."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
-    return text.getvalue()

@@ -7,10 +7,10 @@ import statistics
 from pathlib import Path
 
 from releg.files import write_atomically
+from releg.naming.file_names import FIGURE1, VARIANCE_PAGE
+from releg.naming.names import ESTIMATORS
+from releg.report.artefacts import remove
 from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv, layers_of
-from releg.report.file_names import FIGURE1, VARIANCE_PAGE
-from releg.report.formats import remove
-from releg.report.names import ESTIMATORS
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

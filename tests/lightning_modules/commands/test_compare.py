@@ -9,9 +9,9 @@ from lightning_modules import cli
 from lightning_modules.bench import variance_bias_cost
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
+from releg.naming.names import label_of
 from releg.report.compare import write_compare
 from releg.report.compare_plot import front
-from releg.report.names import label_of
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import save_model
 

@@ -15,9 +15,8 @@ from lightning_modules.grid.published_weights import (
     published,
     read_description,
 )
+from releg.naming.csv_formats import VARIANCE_COLUMNS, csv_text
 from releg.report.figure1_data import variance_file
-from releg.report.formats import VARIANCE_COLUMNS
-from releg.report.tables import csv_text
 from releg.weights import load
 from tests.lightning_modules.run_states import RESULT, save_best
 from tests.releg.helpers import random_model

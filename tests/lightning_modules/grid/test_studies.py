@@ -9,7 +9,7 @@ from lightning_modules import CONFIGS
 from lightning_modules.grid.plan import GridRun
 from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
 from lightning_modules.run.lock import locked
-from releg.report.file_names import RESULT
+from releg.naming.file_names import RESULT
 
 
 def tiny(results: Path, *more: str) -> GridRun:

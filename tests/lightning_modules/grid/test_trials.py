@@ -7,7 +7,7 @@ import pytest
 from lightning_modules.grid.plan import status_of
 from lightning_modules.grid.trials import LONG, SHORT, Trial, fixed_bits, long_trials, short_trials, warmup_trials
 from releg.architecture import architecture_name
-from releg.report.names import SCHEDULES
+from releg.naming.names import SCHEDULES
 
 
 def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_path: Path) -> None:

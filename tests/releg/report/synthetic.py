@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from releg.architecture import layers_of
-from releg.report.formats import METRICS_COLUMNS, VARIANCE_COLUMNS
-from releg.report.names import ESTIMATORS
+from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS
+from releg.naming.names import ESTIMATORS
 from tests.environment import ROOT
 
 PROVENANCE = {

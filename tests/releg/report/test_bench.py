@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from releg.naming.file_names import BENCH, BENCH_STUDIES
 from releg.report import bench
-from releg.report.file_names import BENCH, BENCH_STUDIES
 
 RATIOS = {"lr": 1.0, "crn_cpu": 1.5, "crn_batched": 12.0, "crn_dense": 150.0, "pyro_lr": 2.5}
 EXPONENTS = {"lr": 0.5, "crn_cpu": 0.75, "crn_batched": 1.5}

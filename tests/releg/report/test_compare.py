@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lightning_modules.shipped_estimators import shipped_names
+from releg.naming.names import PUBLISHED
 from releg.report import compare_plot
 from releg.report.compare import bias, on_one_clock, write_compare
 from releg.report.label_placement import Box, around, place, segments
-from releg.report.names import PUBLISHED
 from releg.report.tables import plain, with_error
 
 Row = dict[str, Any]

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from releg.naming.csv_formats import VARIANCE_COLUMNS, read_variances
 from releg.report.all import write_all
 from releg.report.figure1 import draw, variance_note, write_figure1
 from releg.report.figure1_data import (
@@ -23,7 +24,6 @@ from releg.report.figure1_data import (
     gather,
     variance_file,
 )
-from releg.report.formats import VARIANCE_COLUMNS, read_variances
 from releg.report.runs import read_manifest
 from releg.report.variance import number, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from releg.report.file_names import PROTOCOL_CURVES
+from releg.naming.file_names import PROTOCOL_CURVES
 from releg.report.protocol import draw, last_bound, write_protocol
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, shipped_names
+from releg.naming.csv_formats import METRICS_COLUMNS
+from releg.naming.file_names import EXTENDED_RUNS
 from releg.report.extended import write_extended
-from releg.report.file_names import EXTENDED_RUNS
-from releg.report.formats import METRICS_COLUMNS
 from releg.report.race import Point, seconds_to, value_at
 from releg.report.race_plot import spread
 from tests.releg.report.synthetic import PROVENANCE

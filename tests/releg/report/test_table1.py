@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from releg.report.names import ARCHITECTURES
+from releg.naming.names import ARCHITECTURES
 from releg.report.summary import summary
 from releg.report.table1 import write_table1
 from tests.releg.report.synthetic import entry, write_results

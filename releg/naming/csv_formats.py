@@ -1,16 +1,25 @@
-"""The files that runs and reports share: columns of the CSV files, and readers."""
+"""The CSV files that runs write and reports read: their columns, a writer and readers."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 # Columns of a run's metrics.csv and grad_variance.csv, in their order
 METRICS_COLUMNS = ("step", "seconds", "metric", "value")
 VARIANCE_COLUMNS = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
 WHOLE = ("step", "layer", "seed", "num_images", "samples_per_image")  # columns of whole numbers
+
+
+def csv_text(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A CSV file; None is an empty cell."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
@@ -53,20 +62,3 @@ def _is_number(name: str, text: str, optional: bool) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
-
-
-@contextmanager
-def readable(path: Path, expected: str, fix: str) -> Iterator[None]:
-    """Turn whatever a missing or damaged file raises into a ValueError of one sentence."""
-    try:
-        yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}: {error}), expected {expected}; {fix}"
-        ) from error
-
-
-def remove(*paths: Path) -> None:
-    """Delete artefacts that cannot be made now, so that nobody takes them for new ones."""
-    for path in paths:
-        path.unlink(missing_ok=True)
