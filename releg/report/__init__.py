@@ -1,1 +1,1 @@
-"""One artefact per file. Reports read results/ and write results/."""
+"""One report per file, listed in writers.py. Reports read results/ and write results/."""

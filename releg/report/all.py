@@ -1,40 +1,26 @@
-"""All artefacts at once. python -m releg.report.all [RESULTS] remakes them from the files in the folder."""
+"""All reports at once. python -m releg.report.all [RESULTS] remakes them from the files in the folder."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from releg.naming.file_names import BENCH, COMPARE
-from releg.report.bench import write_bench
-from releg.report.compare import write_compare
-from releg.report.extended import write_extended
-from releg.report.figure1 import write_figure1
-from releg.report.protocol import write_protocol
 from releg.report.readme import write_readme
-from releg.report.recipe import write_recipe
-from releg.report.table1 import write_table1
-from releg.report.variance import write_variance
+from releg.report.writers import REPORTS
 
 
 def write_all(results: Path) -> str:
-    """Write every artefact of reproduce.sh; return the tables to print."""
-    table = write_table1(results)
-    write_figure1(results)
-    write_variance(results)
-    extended = write_extended(results)
-    write_recipe(results)
-    write_protocol(results)
+    """Write every report of reproduce.sh; return the tables to print."""
+    made = [report.write(results) for report in REPORTS if not report.numbers]
     write_readme(results)
-    return f"{table}\n{extended}" if extended else table
+    return "\n".join(text for text in made if isinstance(text, str) and text)
 
 
 def write_pages_of_commands(results: Path) -> None:
-    """Write the pages of releg bench and releg compare whose numbers are in the folder."""
-    if (results / BENCH).is_file():
-        write_bench(results)
-    if (results / COMPARE).is_file():
-        write_compare(results)
+    """Write the reports of other commands whose numbers are in the folder."""
+    for report in REPORTS:
+        if report.numbers and (results / report.numbers).is_file():
+            report.write(results)
 
 
 if __name__ == "__main__":

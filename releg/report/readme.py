@@ -8,31 +8,15 @@ from typing import Any
 
 from releg.files import write_atomically
 from releg.naming.file_names import EXTENDED_RUNS, RUNS, WEIGHTS
-from releg.naming.names import FIGURE1_ARCHITECTURE
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
+from releg.report.writers import REPORTS
 
-FILES = {
+# Files that no report writes: those that come first, and those that come last
+READ = {
     "paper.json": "the paper's Table 1, with its source; written by hand",
     "runs.json": "every run behind these files: settings, seed, commit, machine, result",
-    "table1.md": "Table 1, ours next to the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`",
-    "figure1.png": f"Figure 1 of SBN({FIGURE1_ARCHITECTURE}); also as `.pdf`. From `figure1.csv`",
-    "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
-    "recipe.md": "the trials behind the learning rate of the budgets. From `recipe/trials.json`, which "
-    "`python -m lightning_modules.grid.trials` writes",
-    "protocol.md": "four estimators under the protocol of the RODEO paper, with `protocol.png`. From "
-    "`protocol/curves.json`, which `python -m lightning_modules.grid.protocol_runs` writes",
-    "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. From "
-    "`extended_runs.json`",
-    "race.md": "the race: the minutes that every estimator trains until given bounds (`--extended`); also as `.json` "
-    "and `.png`. From `race.csv`",
-    "race.csv": "the validation bounds and clocks behind the race, from the runs' `metrics.csv`",
-    "extended_runs.json": "the runs behind `extended.md`, like `runs.json`",
-    "compare.md": "every estimator at the same weights: variance, bias, cost; also as `.csv`, `.json` and `.png`. "
-    "Written by `releg compare`; the page says how",
-    "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`; the page "
-    "says how",
-    "bench_studies.json": "the other numbers of `bench.md`: growth with units and depth, overhead of the Trainer",
-    "variance.md": "gradient variances of LR and CRN per layer, at the same weights. From `figure1.csv`",
+}
+FROM_ELSEWHERE = {
     "library.png": "the first steps of the library's example with three gradients. From `library_training.json`, which "
     "`python -m lightning_modules.bench.vae_training` writes",
     "library_times.json": "what a gradient of that example costs, written by "
@@ -47,7 +31,9 @@ def write_readme(results: Path) -> Path:
     """Write the page about the files in the folder."""
     lines = ["# Results", "", "The commands named here wrote these files and overwrite them; do not edit them.", ""]
     lines += ["| file | what it is |", "|---|---|"]
-    lines += [f"| `{name}` | {what} |" for name, what in FILES.items() if (results / name).is_file()]
+    known = [READ, *(report.files for report in REPORTS), FROM_ELSEWHERE]
+    files = [(name, what) for part in known for name, what in part.items() if (results / name).is_file()]
+    lines += [f"| `{name}` | {what} |" for name, what in files]
     if (results / WEIGHTS).is_dir():
         lines += [f"| `{WEIGHTS}/` | the best model of each cell of Table 1; `releg verify` computes its bound again |"]
     lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |"]

@@ -1,0 +1,89 @@
+"""The table of reports: a new one is a file in this folder and an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from releg.naming.file_names import BENCH, COMPARE
+from releg.naming.names import FIGURE1_ARCHITECTURE
+from releg.report.bench import write_bench
+from releg.report.compare import write_compare
+from releg.report.extended import write_extended
+from releg.report.figure1 import write_figure1
+from releg.report.protocol import write_protocol
+from releg.report.recipe import write_recipe
+from releg.report.table1 import write_table1
+from releg.report.variance import write_variance
+
+
+class Report(NamedTuple):
+    """What writes a report, and what results/README.md says of its files."""
+
+    write: Callable[[Path], str | list[Path]]  # into results/; returns the text to print, or the files it wrote
+    files: Mapping[str, str]  # the main one first
+    numbers: str = ""  # the file of the command that it belongs to; empty: it belongs to reproduce.sh
+
+
+# In the order of results/README.md; one that reads what another one writes comes after it
+REPORTS = (
+    Report(
+        write_table1,
+        {"table1.md": "Table 1, ours next to the paper's; also as `.csv`, `.json` and `.tex`. From `runs.json`"},
+    ),
+    Report(
+        write_figure1,
+        {
+            "figure1.png": f"Figure 1 of SBN({FIGURE1_ARCHITECTURE}); also as `.pdf`. From `figure1.csv`",
+            "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`",
+        },
+    ),
+    Report(
+        write_recipe,
+        {
+            "recipe.md": "the trials behind the learning rate of the budgets. From `recipe/trials.json`, which "
+            "`python -m lightning_modules.grid.trials` writes"
+        },
+    ),
+    Report(
+        write_protocol,
+        {
+            "protocol.md": "four estimators under the protocol of the RODEO paper, with `protocol.png`. From "
+            "`protocol/curves.json`, which `python -m lightning_modules.grid.protocol_runs` writes"
+        },
+    ),
+    Report(
+        write_extended,
+        {
+            "extended.md": "every shipped estimator on one architecture (`--extended`); also as `.csv` and `.json`. "
+            "From `extended_runs.json`",
+            "race.md": "the race: the minutes that every estimator trains until given bounds (`--extended`); also as "
+            "`.json` and `.png`. From `race.csv`",
+            "race.csv": "the validation bounds and clocks behind the race, from the runs' `metrics.csv`",
+            "extended_runs.json": "the runs behind `extended.md`, like `runs.json`",
+        },
+    ),
+    Report(
+        write_compare,
+        {
+            "compare.md": "every estimator at the same weights: variance, bias, cost; also as `.csv`, `.json` and "
+            "`.png`. Written by `releg compare`; the page says how"
+        },
+        COMPARE,
+    ),
+    Report(
+        write_bench,
+        {
+            "bench.md": "time and memory of a training step; also as `.json` and `.png`. Written by `releg bench`; the "
+            "page says how",
+            "bench_studies.json": "the other numbers of `bench.md`: growth with units and depth, overhead of the "
+            "Trainer",
+        },
+        BENCH,
+    ),
+    Report(
+        write_variance,
+        {"variance.md": "gradient variances of LR and CRN per layer, at the same weights. From `figure1.csv`"},
+    ),
+)
