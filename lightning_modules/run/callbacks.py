@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import SECONDS_BETWEEN_LINES, say
-from lightning_modules.run.csv_files import ROWS, metrics_of
+from lightning_modules.run.csv_files import metrics_of
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals
 from lightning_modules.run.step_overhead import RunCallback
@@ -51,29 +51,6 @@ class TrainingClock(RunCallback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from that time."""
         self.seconds = state_dict["seconds"]
-
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Drop rows after the checkpoint: the continued run logs them again, even if no step is left."""
-        if trainer.state.fn == "fit":
-            self._rewind(trainer, checkpoint["global_step"], checkpoint.get(ROWS, 0))
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Drop all rows if the run starts anew because its checkpoints are lost."""
-        self._rewind(trainer, trainer.global_step)
-
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Note how many rows there are, so that lost ones are missed."""
-        for logger in metrics_of(trainer):
-            checkpoint[ROWS] = logger.rows_before(trainer.global_step)
-
-    @staticmethod
-    def _rewind(trainer: pl.Trainer, step: int, rows: int = 0) -> None:
-        for logger in metrics_of(trainer):
-            logger.rewind(step, rows)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start the clock."""

@@ -13,6 +13,7 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from lightning_modules.console import say
+from lightning_modules.run.step_overhead import RunCallback
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
 from releg.naming import csv_formats
@@ -112,6 +113,33 @@ class MetricsCSV(Logger):
 def metrics_of(trainer: pl.Trainer) -> list[MetricsCSV]:
     """The loggers of this kind."""
     return [logger for logger in trainer.loggers if isinstance(logger, MetricsCSV)]
+
+
+class MetricsRewinder(RunCallback):
+    """Takes metrics.csv back to the checkpoint that a run continues from."""
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Drop rows after the checkpoint: the continued run logs them again, even if no step is left."""
+        if trainer.state.fn == "fit":
+            self._rewind(trainer, checkpoint["global_step"], checkpoint.get(ROWS, 0))
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Drop all rows if the run starts anew because its checkpoints are lost."""
+        self._rewind(trainer, trainer.global_step)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Note how many rows there are, so that lost ones are missed."""
+        for logger in metrics_of(trainer):
+            checkpoint[ROWS] = logger.rows_before(trainer.global_step)
+
+    @staticmethod
+    def _rewind(trainer: pl.Trainer, step: int, rows: int = 0) -> None:
+        for logger in metrics_of(trainer):
+            logger.rewind(step, rows)
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:

@@ -24,7 +24,7 @@ from lightning_modules.run.checkpoints import (
     find_newest,
     load_run_checkpoint,
 )
-from lightning_modules.run.csv_files import MetricsCSV
+from lightning_modules.run.csv_files import MetricsCSV, MetricsRewinder
 from lightning_modules.run.folder import await_run_folder, claimed_run_folder
 from lightning_modules.run.identity import (
     OF_EVALUATION,
@@ -92,7 +92,6 @@ def evaluate(settings: Settings) -> None:
     built = settings.build()
     trainer = make_trainer(built.trainer)
     checkpoint = load_run_checkpoint(Path(path))
-    built.data.prepare_data()
     identity = identity_of(settings.config, built.module, built.data)
     check_fits(checkpoint, identity, built.module.state_dict(), FIX)
     check_settings(checkpoint, identity, FIX, OF_EVALUATION)
@@ -135,7 +134,7 @@ def training_callbacks(
 ) -> tuple[TrainingClock, RunCheckpoint, list[pl.Callback]]:
     """The clock, the keeper of checkpoints, and all callbacks of a run in the order of their calls."""
     clock, keeper = TrainingClock(signals), RunCheckpoint(identity, minutes, signals, module_settings)
-    return clock, keeper, [clock, StepProgress(), ProgressFile(), ImageGrids(), keeper]
+    return clock, keeper, [clock, MetricsRewinder(), StepProgress(), ProgressFile(), ImageGrids(), keeper]
 
 
 @contextmanager
@@ -155,7 +154,7 @@ def _open(settings: Settings) -> Iterator[Path]:
 def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> None:
     given = {**built.trainer, "val_check_interval": _at_most(built.trainer)}
     trainer = make_trainer(given, folder)
-    changes = _prepare(settings, built, folder)
+    changes = _record(settings, built, folder)
     identity = identity_of(settings.config, built.module, built.data, trainer.num_devices * trainer.num_nodes)
     start = _find_start(built, folder, identity)
     trainer.loggers = make_loggers(folder, start)
@@ -185,9 +184,8 @@ def _train(settings: Settings, built: Built, folder: Path, signals: Signals) -> 
 
 
 @rank_zero_only
-def _prepare(settings: Settings, built: Built, folder: Path) -> str:
-    """Prepare the data; returns what has changed since another process worked on the run."""
-    built.data.prepare_data()
+def _record(settings: Settings, built: Built, folder: Path) -> str:
+    """Record the process; returns what has changed since another one worked on the run."""
     return record_provenance(folder, built.data.checksum, settings.config)
 
 

@@ -18,7 +18,7 @@ from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.run.callbacks import TrainingClock
-from lightning_modules.run.csv_files import VARIANCE_COLUMNS, MetricsCSV, read_variances
+from lightning_modules.run.csv_files import VARIANCE_COLUMNS, MetricsCSV, MetricsRewinder, read_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -32,7 +32,6 @@ LAYERS = [5, 3]
 @pytest.fixture(scope="module")
 def data() -> BinarizedMNIST:
     data = BinarizedMNIST(binarization="fixed")
-    data.prepare_data()
     data.setup("fit")
     return data
 
@@ -151,10 +150,10 @@ def test_a_run_killed_between_the_two_files_of_a_measurement_has_each_number_onc
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()
-        trainer, _, _ = train(folder, data, small(), TrainingClock(), steps=4, logger=MetricsCSV(folder))
+        trainer, _, _ = train(folder, data, small(), MetricsRewinder(), steps=4, logger=MetricsCSV(folder))
         trainer.save_checkpoint(folder / "last.ckpt")
     (parts / "grad_variance.csv").unlink()  # metrics.csv has its numbers, grad_variance.csv has not
-    train(parts, data, small(), TrainingClock(), steps=4, ckpt=parts / "last.ckpt", logger=MetricsCSV(parts))
+    train(parts, data, small(), MetricsRewinder(), steps=4, ckpt=parts / "last.ckpt", logger=MetricsCSV(parts))
     assert (parts / "grad_variance.csv").read_text() == (whole / "grad_variance.csv").read_text()
     assert curve(parts) == curve(whole)
     assert len(set(curve(parts))) == len(curve(parts)) > 0
