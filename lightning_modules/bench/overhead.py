@@ -18,13 +18,13 @@ from lightning_modules.bench.floor import make_floors
 from lightning_modules.bench.rounds import Rounds, Turn, quartiles, summary, turn
 from lightning_modules.bench.steps import OWN, Problem, available
 from lightning_modules.bench.table import Bench, Row, endless
-from lightning_modules.bench.training_step import TrainingStep, module_for
 from lightning_modules.console import say
 from lightning_modules.run import life
 from lightning_modules.run.identity import identity_of
 from lightning_modules.run.settings import Settings
 from lightning_modules.run.signals import Signals
 from lightning_modules.run.step_overhead import RunCallback
+from lightning_modules.training_step import TrainingStep, module_for
 from releg.architecture import architecture_name
 
 LAYERS = (200, 200)

@@ -10,8 +10,8 @@ import torch
 from pyro.infer import TraceGraph_ELBO
 from torch import Tensor, nn
 
-from lightning_modules.bench.training_step import TrainingStep
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.training_step import TrainingStep
 from releg.baselines import InputDependent
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.seeds import seed_for

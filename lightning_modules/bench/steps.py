@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from lightning_modules.bench.training_step import TrainingStep, Weights, module_for
 from lightning_modules.shipped_estimators import read_estimator
+from lightning_modules.training_step import TrainingStep, Weights, module_for
 from releg.architecture import architecture_name
 from releg.baselines import InputDependent, RunningAverage
 from releg.compiled import has_numba

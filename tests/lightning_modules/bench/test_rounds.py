@@ -10,8 +10,8 @@ from lightning_modules.bench.overhead import overhead_columns
 from lightning_modules.bench.rounds import Schedule, Turn, interleave, summary
 from lightning_modules.bench.scaling import exponents, slope
 from lightning_modules.bench.steps import OWN
-from lightning_modules.bench.training_step import TrainingStep
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.training_step import TrainingStep
 
 
 class Recorder(TrainingStep):

@@ -6,8 +6,8 @@ import torch
 
 from lightning_modules.bench import steps
 from lightning_modules.bench.steps import ALL, OWN, Problem, available, make_step
-from lightning_modules.bench.training_step import module_for
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.training_step import module_for
 from releg import exact
 from tests.releg.helpers import largest_z, random_model, random_x
 

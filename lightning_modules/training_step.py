@@ -1,4 +1,4 @@
-"""A whole training step without a Trainer: this is what is timed and whose memory is measured."""
+"""A whole training step without a Trainer: what the benchmark and the time estimate of the grid take."""
 
 from __future__ import annotations
 
