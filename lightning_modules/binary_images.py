@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
 from lightning_modules.data_parts.bits import Array, sha256_of_bits
@@ -76,7 +77,7 @@ class BinaryImages(pl.LightningDataModule, ABC):
 
     @abstractmethod
     def load(self) -> Images:
-        """Read all images. Called once per process; `prepare_data` may download what this reads."""
+        """Read all images. Called once per process, after `prepare_data`, which may download what this reads."""
 
     @property
     def data_size(self) -> int:
@@ -155,6 +156,7 @@ class BinaryImages(pl.LightningDataModule, ABC):
 
     def _all(self) -> Images:
         if self._loaded is None:
+            rank_zero_only(self.prepare_data)()  # the Trainer does so too, but not everybody who reads has one
             images = self.load()
             self._check(images)
             self._loaded = images

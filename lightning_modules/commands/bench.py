@@ -117,7 +117,6 @@ def main(argv: list[str]) -> int:
     device.check(options.device)
     check_writable(options.output)
     data = BinarizedMNIST(batch_size=options.batch_size, seed=options.seed)
-    data.prepare_data()
     with limited_threads(options.threads):
         about = provenance() | {"gpu": device.name_of(options.device), "load_at_start": load()}
         schedule = Schedule(effort.rounds, effort.steps, min(effort.slow_rounds, effort.rounds))

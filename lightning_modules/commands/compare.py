@@ -99,7 +99,5 @@ def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Compa
 def _untrained(configs: list[str]) -> Trained:
     """The module that the configs describe, with the mean of its data."""
     module, data, *_ = Settings("fit", [word for file in configs for word in ("--config", file)]).build()
-    data.prepare_data()
-    data.setup("fit")
     module.model.mean.copy_(data.mean)
     return Trained(module.model, module.estimator, data, 0, "")

@@ -156,7 +156,6 @@ def _costs(waiting: list[RunStatus], threads: int, start_of_a_process: float) ->
     kinds: dict[tuple[str, str], Cost] = {}
     try:
         _, data = build(waiting[0].config)
-        data.prepare_data()
         for each in waiting:
             kind = (each.run.architecture, each.run.estimator)
             if kind not in kinds:

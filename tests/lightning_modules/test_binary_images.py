@@ -53,6 +53,20 @@ def test_the_mean_is_that_of_what_training_sees() -> None:
         np.testing.assert_allclose(mean, seen.mean(0), rtol=1e-6)
 
 
+def test_data_are_prepared_before_they_are_read_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = small()
+    calls: list[str] = []
+
+    def load() -> Images:
+        calls.append("load")
+        return data.given
+
+    monkeypatch.setattr(data, "prepare_data", lambda: calls.append("prepare"))
+    monkeypatch.setattr(data, "load", load)
+    _ = data.mean, data.checksum
+    assert calls == ["prepare", "load"]
+
+
 def test_only_training_bits_are_redrawn() -> None:
     data = small()
     (first,), (second,) = ([torch.cat(list(loader)) for loader in [data.train_dataloader()]] for _ in range(2))
