@@ -49,6 +49,15 @@ def test_every_name_that_is_promised_is_there() -> None:
         releg.Leyer  # noqa: B018
 
 
+def test_type_checkers_know_every_name_that_is_promised() -> None:
+    tree = ast.parse(Path(releg.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    known = {alias.asname: f"{node.module}" for node in imports for alias in node.names if alias.asname}
+    assert set(known) == set(releg.__all__) - {"__version__"}, "add `X as X` to what type checkers read"
+    for name, module in known.items():
+        assert getattr(import_module(module), name) is getattr(releg, name)
+
+
 def test_every_estimator_is_promised() -> None:
     classes = {}
     for path in (ROOT / "releg" / "estimators").glob("*.py"):
@@ -62,7 +71,7 @@ def test_every_estimator_is_promised() -> None:
     }
     assert len(estimators) > 13
     for name, file in estimators.items():
-        assert name in releg.__all__, f"add {name} of releg/estimators/{file}.py to releg/__init__.py"
+        assert name in releg.__all__, f"name releg/estimators/{file}.py after {name}"
         assert not isabstract(getattr(releg, name))
 
 
