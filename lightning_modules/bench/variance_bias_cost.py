@@ -32,7 +32,7 @@ SCHEDULE = Schedule(rounds=8, steps=5, slow_rounds=3)
 BATCH_SIZE = 100
 REFERENCE_FACTOR = 10  # answers of the long average, for each of an estimator's
 PACKAGE = Path(releg.__file__).parent  # if this code changes, any figure may change,
-REPORTS = PACKAGE / "report"  # except for the code that only shows them
+ONLY_SHOWN = {PACKAGE / "report", PACKAGE / "naming"}  # except for the code that only shows and names them
 
 Row = dict[str, Any]
 
@@ -91,7 +91,7 @@ class Comparer:
         text.update(repr((self.settings, estimator_settings(name))).encode())
         own = inspect.getsourcefile(type(estimator))
         for file in sorted({*PACKAGE.rglob("*.py"), *([Path(own)] if own else [])}):
-            if REPORTS not in file.parents:
+            if ONLY_SHOWN.isdisjoint(file.parents):
                 text.update(file.read_bytes())
         return text.hexdigest()
 
