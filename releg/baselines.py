@@ -26,7 +26,7 @@ class Baseline(nn.Module, ABC):
 
     @abstractmethod
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
-        """Signal (N,) minus the prediction from below (N, width); differentiable by the parameters."""
+        """Signal (N,) minus the prediction from below (N, width); differentiable w.r.t. the parameters."""
 
 
 class RunningAverage(Baseline):
@@ -114,7 +114,7 @@ class InputDependent(Baseline):
 
 
 class _Prediction(torch.autograd.Function):
-    """w2 tanh(w1 below + b1) + b2, (N, 1), differentiable by the weights; autograd would take three times as long."""
+    """w2 tanh(w1 below + b1) + b2, (N, 1), differentiable w.r.t. the weights; autograd would take 3 times as long."""
 
     @staticmethod
     def forward(ctx: Any, below: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class BaselineStack(nn.ModuleList):
             part.attach(model, generator)
 
     def remainders(self, path: Path, signals: list[Tensor]) -> list[Tensor]:
-        """f_l - b_l per layer, (N,); differentiable by the parameters of the baselines."""
+        """f_l - b_l per layer, (N,); differentiable w.r.t. the parameters of the baselines."""
         remainders = []
         for layer, (below, remainder) in enumerate(zip(path.layer_inputs(), signals, strict=True)):
             for part in self._parts():

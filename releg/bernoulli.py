@@ -33,7 +33,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def variance(logits: Tensor) -> Tensor:
-    """mean * (1 - mean), the derivative of the mean by the logit; sigmoid(-a) keeps 1 - mean exact when saturated."""
+    """mean * (1 - mean) = d mean / d logit; sigmoid(-a) keeps 1 - mean exact when saturated."""
     return torch.sigmoid(logits) * torch.sigmoid(-logits)
 
 

@@ -25,14 +25,14 @@ def gumbel_max(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def score(logits: Tensor, z: Tensor) -> Tensor:
-    """The gradient of log q(z) by the logits, one_hot(z) - q, without cancellation where one state has nearly all."""
+    """d log q(z) / d logits = one_hot(z) - q, without cancellation where one state has nearly all."""
     taken = one_hot(z, logits.shape[-1]).to(logits.dtype)
     others = torch.softmax(logits, -1) * (1 - taken)
     return taken * others.sum(-1, keepdim=True) - others
 
 
 def gradient_by_logits(logits: Tensor, f_k: Tensor) -> Tensor:
-    """The gradient of sum_k q(k) f_k by the logits, q * (f_k - E f); f_k is (..., states), up to a constant.
+    """The gradient of sum_k q(k) f_k w.r.t. the logits, q * (f_k - E f); f_k is (..., states), up to a constant.
 
     f is taken relative to that of the most probable state: so there is no cancellation when that one has nearly all of
     the probability.

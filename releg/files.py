@@ -49,7 +49,7 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, name: str = "*", age: float = 0.0) -> None:
-    """Delete what processes of this machine that are gone were writing in the folder when they ended.
+    """Delete the unfinished files that dead processes of this machine left in the folder.
 
     Args:
         folder: that only this machine is writing to, unless an age is given.
@@ -78,7 +78,7 @@ def _is_running(process: int) -> bool:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` at the end of the with statement, unless that fails.
 
-    What processes that are gone left of the same file is deleted, unless another machine may still be writing it.
+    Unfinished versions that dead processes left are deleted, unless another machine may still be writing one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent, glob.escape(path.name), SECONDS_TO_WRITE)

@@ -47,7 +47,7 @@ class Twin:
 def loss_in_closed_form(
     estimator: Estimator, model: SigmoidBeliefNet, twin: Twin, x: Tensor, noise: Sequence[Tensor]
 ) -> tuple[Estimate, Tensor]:
-    """The estimator's answer and the sum of its surrogate over the images, (), differentiable by the model.
+    """The estimator's answer and the sum of its surrogate over the images, (), differentiable w.r.t. the model.
 
     Args:
         estimator: one whose `closed_form` is true.
@@ -77,7 +77,7 @@ def _parameters(model: SigmoidBeliefNet) -> list[Tensor]:
 
 
 class _Sum(torch.autograd.Function):
-    """Sum of the surrogate over the images, with the gradients by the model's parameters in closed form."""
+    """Sum of the surrogate over the images, with the gradients w.r.t. the model's parameters in closed form."""
 
     @staticmethod
     def forward(ctx: Any, surrogate: Tensor, answer: Estimate, samples: int, *parameters: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def parameter_gradients(answer: Estimate, samples: int, outer: Tensor) -> list[T
     Args:
         answer: with path, logit_grads and generative_grads.
         samples: paths per image, over which the surrogate is the mean.
-        outer: derivative of the loss by the sum.
+        outer: derivative of the loss w.r.t. the sum.
     """
     assert answer.path is not None
     assert answer.logit_grads is not None

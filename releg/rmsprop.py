@@ -35,7 +35,7 @@ class RMSprop(torch.optim.RMSprop):
         return loss
 
     def _step_in_one_pass(self) -> bool:
-        """Whether it could: not if a group's settings or a tensor asks for more."""
+        """Take the step if one pass can do it; returns whether it could."""
         rows: list[list[int]] = []
         updated: list[Tensor] = []
         settings: list[array[float]] = []  # alive until the pass is over

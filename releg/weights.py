@@ -17,12 +17,12 @@ from torch import Tensor
 from releg import safetensors_file
 from releg.sbn import SigmoidBeliefNet
 
-DIGEST = "sha256"  # of all else, in the metadata
+DIGEST = "sha256"  # key of the metadata: a digest of everything else
 PREFIX = "model."  # of the net's weights in a checkpoint of Lightning
 
 
 def save_model(path: str | Path, model: SigmoidBeliefNet, metadata: Mapping[str, str] | None = None) -> None:
-    """Write the net to a .safetensors file, with what the metadata say of it and a digest of both."""
+    """Write the net to a .safetensors file, with metadata about it and a digest of both."""
     weights = model.state_dict()
     says = {"architecture": model.architecture, **(metadata or {})}
     safetensors_file.write(path, weights, {**says, DIGEST: digest(weights, says)})

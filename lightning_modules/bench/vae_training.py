@@ -1,6 +1,6 @@
 """The three-layer VAE trained with each gradient: python -m lightning_modules.bench.vae_training.
 
-REINFORCE with a leave-one-out baseline, common random numbers, and these with eight flips per layer, from the same
+REINFORCE with a leave-one-out baseline, common random numbers, and the same with eight flips per layer, from the same
 weights on the same batches of binarised MNIST, with the same Adam. Each takes the same number of steps with every
 learning rate. At the rate that is best for REINFORCE, the cheaper ones then go on until each has had the seconds of the
 slowest. Writes results/library_training.json: the validation bound against steps and CPU seconds of one thread.

@@ -30,7 +30,7 @@ from releg.sbn import SigmoidBeliefNet
 
 SCHEDULE = Schedule(rounds=8, steps=5, slow_rounds=3)
 BATCH_SIZE = 100
-REFERENCE_FACTOR = 10  # answers of the long average, for each of an estimator's
+REFERENCE_FACTOR = 10  # estimates in the long average for each one of an estimator
 PACKAGE = Path(releg.__file__).parent  # if this code changes, any figure may change,
 ONLY_SHOWN = {PACKAGE / "report", PACKAGE / "naming"}  # except for the code that only shows and names them
 

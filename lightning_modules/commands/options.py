@@ -1,4 +1,4 @@
-"""What the commands share: a parser that raises its complaint, and common options."""
+"""What the commands share: a parser that raises its errors, and common options."""
 
 from __future__ import annotations
 

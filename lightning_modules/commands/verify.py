@@ -1,4 +1,4 @@
-"""releg verify: evaluates the published weights on the test images and compares with what Table 1 says of them."""
+"""releg verify: evaluates the published weights on the test images and compares the bounds with Table 1's."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Evaluation(NamedTuple):
     samples: int
 
     def standard_error(self, recorded_samples: int) -> float:
-        """Of the difference to a mean over the same images with `recorded_samples` other draws each."""
+        """Of the difference from a mean over the same images with `recorded_samples` other draws each."""
         return math.sqrt(self.variance / self.images * (1 / self.samples + 1 / recorded_samples))
 
 
 class Verdict(NamedTuple):
-    """What was found of one cell; no problem means that it holds."""
+    """What was found for one cell; no problem means that it holds."""
 
     cell: Cell
     recorded: float | None  # negative bounds, as tables print them

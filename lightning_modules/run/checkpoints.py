@@ -136,8 +136,8 @@ def _bytes_of(value: Any) -> Iterator[bytes]:
 def find_newest(folder: Path, check: Callable[[dict[str, Any]], None]) -> tuple[Path, dict[str, Any]] | None:
     """The newest checkpoint that a run can be continued from, and its content.
 
-    Damaged ones, and those of another run, are reported and skipped. If the best model is lost that a checkpoint
-    remembers, the run starts anew and finds it again.
+    Damaged ones, and those of another run, are reported and skipped. If the best model that a
+    checkpoint refers to is lost, the run starts anew and finds it again.
 
     Args:
         folder: of the run.
@@ -182,8 +182,8 @@ def _usable(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, An
 class RunCheckpoint(RunCallback):
     """Keeps last.ckpt, the one before it, and best.ckpt by val/elbo.
 
-    Saves after every validation, so that a run continued from last.ckpt neither repeats nor misses one; some minutes
-    after the last time; and when a signal asks the run to end.
+    Saves after every validation, so that a run continued from last.ckpt neither repeats nor misses one; a few minutes
+    after the last save; and when a signal asks the run to end.
 
     Args:
         identity: of the run; every checkpoint carries it.

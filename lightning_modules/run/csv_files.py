@@ -132,7 +132,7 @@ class MetricsRewinder(RunCallback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Note how many rows there are, so that lost ones are missed."""
+        """Note how many rows there are, so that lost ones are noticed."""
         for logger in metrics_of(trainer):
             checkpoint[ROWS] = logger.rows_before(trainer.global_step)
 

@@ -50,7 +50,7 @@ FIX = "use the config.yaml of the checkpoint's run"
 
 
 class Start(NamedTuple):
-    """The checkpoint that a run goes on from."""
+    """The checkpoint that a run continues from."""
 
     path: Path
     step: int

@@ -62,7 +62,7 @@ def record_provenance(folder: Path, data_checksum: str, config: Config) -> str:
 def own_sources(config: Config) -> dict[str, str]:
     """SHA-256 of modules that are not shipped: those whose classes a config names, and all imported from beside them.
 
-    Beside a package that is installed are only others that are installed, and no part of the run.
+    What lies beside an installed package is installed too: it is no part of the run and is left out.
     """
     named = {class_path.split(".")[0] for class_path in class_paths(config)}.difference(NOT_THE_USERS)
     loaded = {name: getattr(module, "__dict__", {}).get("__file__") for name, module in [*sys.modules.items()]}

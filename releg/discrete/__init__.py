@@ -2,7 +2,7 @@
 
 A model is a list of layers, parents first; each maps x and its parents' values to logits. A `Layer` has any number of
 units, a `Node` is a single variable. f(x, z) is any function that should be large in expectation, and need not be
-differentiable by z. `gradient` estimates the gradient of E f(x, z) for all parameters at once, whether layers share
+differentiable w.r.t. z. `gradient` estimates the gradient of E f(x, z) for all parameters at once, whether layers share
 them or not, including those that f itself uses:
 
 >>> import torch

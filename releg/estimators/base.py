@@ -37,7 +37,7 @@ class Estimator(nn.Module, ABC):
     closed_form: bool = False  # whether its answers bring logit_grads, path and generative_grads
 
     def __init_subclass__(cls) -> None:
-        """A subclass with an `estimate` of its own says anew whether it has the closed form."""
+        """A subclass with an `estimate` of its own must state again whether it has the closed form."""
         super().__init_subclass__()
         if "estimate" in vars(cls) and "closed_form" not in vars(cls):
             cls.closed_form = False

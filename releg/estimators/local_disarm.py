@@ -18,8 +18,8 @@ from releg.sbn import SigmoidBeliefNet
 class LocalDisArm(Antithetic):
     """(L(f^k) - L(g^k)) / 2 (z^k - opposite^k) sigmoid(|logits|) - w_k (z^k - mean^k), summed over paths k.
 
-    L = log mean over k of exp(f^k) climbs the multi-sample bound with K samples, not the elbo: what it answers is
-    unbiased for that. L(f^k) - L(g^k) is the change of L when path k is replaced by its opposite, whose f is g^k: the
+    L = log mean over k of exp(f^k) climbs the multi-sample bound with K samples, not the elbo, and is unbiased
+    for that bound. L(f^k) - L(g^k) is the change of L when path k is replaced by its opposite, whose f is g^k: the
     mean of that with the other paths as they are and with all of them replaced. w_k is the normalised weight of path k.
     The local version of Dong, Mnih & Tucker (2020). Several layers as for DisARM. Cost: K simulations, and K
     more from each layer on.

@@ -19,8 +19,8 @@ class Rodeo(Estimator):
 
     A is a discrete Stein operator: E[(A h)(z)] = 0 for any h; `releg.estimators.parts.stein_control` says what h is.
     Shi, Zhou, Hwang, Titsias & Mackey (2022). Net, alpha and beta, one of each per layer, are trained on the squared
-    gradient by the logits, step by step while the model learns, by its optimiser: the authors use Adam with 0.001; an
-    RMSprop of that rate ends at the same variance. They start from alpha = beta = 0, where it is RLOO, and need some
+    gradient w.r.t. the logits, by the model's optimiser while the model learns: the authors use Adam at 0.001; RMSprop
+    at that rate ends at the same variance. They start from alpha = beta = 0, where it is RLOO, and need a few
     hundred steps to get below Double CV, so do not judge it by a short fit. Deeper layers are held fixed in the slopes
     of f. Cost: K simulations with derivatives, and H evaluations of the net per layer of H units. Unbiased.
 

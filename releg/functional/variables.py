@@ -18,7 +18,7 @@ from releg.discrete.model import check_uniform
 
 F = Callable[[Tensor], Tensor]  # z to (N,)
 NO_SLOPE = (
-    "f is not differentiable by z (its result has no gradient function), expected torch functions of z; use "
+    "f is not differentiable w.r.t. z (its result has no gradient function), expected torch functions of z; use "
     "common_random_numbers, which needs no derivative"
 )
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-Arrived = dict[int, Tensor]  # gradients by the outputs of a step of the forward pass, as far as known
+Arrived = dict[int, Tensor]  # gradients w.r.t. the outputs of a step of the forward pass, as far as known
 
 
 class FakeTensors(FakeTensorMode):

@@ -1,7 +1,7 @@
 """What stands for d z / d logits where z is one-hot: the straight-through family for categorical variables.
 
-Each function answers a vector in place of z, (..., states), of which only the derivative by the logits counts. `slopes`
-has the same for binary z. The mean is softmax(logits); q = (mean + z) / 2 lies halfway from it to the sample.
+Each function returns a vector in place of z, (..., states), of which only the derivative w.r.t. the logits counts.
+`slopes` has the same for binary z. The mean is softmax(logits); q = (mean + z) / 2 lies halfway from it to the sample.
 """
 
 from __future__ import annotations

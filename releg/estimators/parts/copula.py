@@ -1,4 +1,4 @@
-"""K antithetic uniform numbers by the Dirichlet copula, and the gradient that ARMS makes of K coupled samples.
+"""K antithetic uniform numbers from the Dirichlet copula, and the gradient that ARMS makes of K coupled samples.
 
 With d uniform on the simplex of K numbers, u_k = (1 - d_k)^(K-1) is uniform, and any two of them repel each other as
 strongly as K exchangeable numbers can: P(u_j < p, u_k < p) = max(2 p^(1/(K-1)) - 1, 0)^(K-1). For p > 1/2 the numbers

@@ -25,7 +25,7 @@ def check_temperature(temperature: float, usual: float) -> None:
 
 
 def hidden(logits: Tensor, noise: Tensor) -> Tensor:
-    """h, positive where bernoulli.sample is 1; differentiable by the logits."""
+    """h, positive where bernoulli.sample is 1; differentiable w.r.t. the logits."""
     tiny = torch.finfo(noise.dtype).tiny
     return logits - noise.clamp(min=tiny).log() + torch.log1p(-noise)
 

@@ -86,7 +86,7 @@ def controlled_gradients(
         simulation: the path and its signals.
         noise: for the path, then for h' given its z.
         control: c of one layer.
-        differentiable: whether the result can be differentiated by the parameters of c.
+        differentiable: whether the result can be differentiated w.r.t. the parameters of c.
     """
     depth, path, gradients = len(model.layers), simulation.path, []
     for layer, (signal, score) in enumerate(zip(simulation.signals, simulation.scores, strict=True)):

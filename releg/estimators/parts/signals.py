@@ -37,7 +37,7 @@ def continued_signal(
     noise: Sequence[Tensor],
     sample: Sampler = bernoulli.sample,
 ) -> Tensor:
-    """f_l at any z[l], with deeper layers simulated from there: (N,), differentiable by z but not by the weights.
+    """f_l at any z[l], with deeper layers simulated from there: (N,), differentiable w.r.t. z, not w.r.t. the weights.
 
     Args:
         model: its weights are constants here.

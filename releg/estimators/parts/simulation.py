@@ -85,7 +85,7 @@ def _infer(model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> tuple[Pat
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:
     """Sum of squares over all units of all layers, (N,): its expectation is the variance plus a constant.
 
-    So its gradient by the parameters of a control variate is that of the variance (Tucker et al. 2017, section 3.2).
+    So its gradient w.r.t. a control variate's parameters is that of the variance (Tucker et al. 2017, section 3.2).
     """
     return torch.stack([gradient.square().flatten(1).sum(1) for gradient in logit_grads]).sum(0)
 

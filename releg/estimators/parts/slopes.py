@@ -18,7 +18,7 @@ Slope = Callable[[Tensor, Tensor, Sequence[Tensor]], Tensor]  # of logits, z and
 
 
 def sloped_path(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], slope: Slope) -> RelaxedPath:
-    """f along the binary path, d z / d logits being what `slope` answers.
+    """f along the binary path, d z / d logits being what `slope` returns.
 
     Args:
         model: the weights.
@@ -38,7 +38,7 @@ def sloped_path(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], slo
 
 
 def concrete_slope(h: Tensor, temperature: float) -> Tensor:
-    """The derivative of sigmoid(h / temperature) by the logit that is part of h."""
+    """The derivative of sigmoid(h / temperature) w.r.t. the logit that is part of h."""
     return bernoulli.variance(h / temperature) / temperature
 
 

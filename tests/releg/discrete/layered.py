@@ -51,7 +51,7 @@ class Layered:
         return wide if states > 2 else wide[..., 1] - wide[..., 0]
 
     def f(self, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
-        """Rugged, not differentiable by z, with parameters of its own."""
+        """Rugged, not differentiable w.r.t. z, with parameters of its own."""
         values = torch.cat([z[name].to(torch.float64) for name in self.graph], 1)
         parity = (values.sum(1).long() % 2).double()
         return 2 * parity + torch.sin((values + 1) @ self.parameters["f"]) + (values @ self.reward_weights).round()
