@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from releg.naming.file_names import PROTOCOL_CURVES
@@ -43,7 +44,7 @@ def test_the_figure_has_a_line_per_estimator_the_best_named_first() -> None:
     legend = panel.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["DisARM", "RODEO"]
-    assert [len(line.get_xdata()) for line in panel.lines] == [20, 20]
+    assert [np.size(line.get_xdata()) for line in panel.lines] == [20, 20]
 
 
 def test_without_runs_there_is_no_page(tmp_path: Path) -> None:
