@@ -1,4 +1,4 @@
-"""python -m lightning_modules.grid.trials [--jobs N]: the trials behind the learning rate of the budgets.
+"""python -m lightning_modules.grid.trials [--jobs N]: the trials behind the budgets' warm-up and learning rate.
 
 First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
 SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with the best recipe of each; last a cell
@@ -119,7 +119,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _entry(trial: Trial, status: RunStatus) -> dict[str, Any]:
     assert status.result is not None
     best = load_run(status.folder / BEST)
-    best.data.prepare_data()
     images = torch.from_numpy(best.data.images("val")[:IMAGES]).float()
     return {
         **trial._asdict(),
