@@ -1,4 +1,4 @@
-"""Everything that knows Lightning; the mathematics is in releg."""
+"""Everything that uses Lightning; the mathematics is in releg."""
 
 from pathlib import Path
 

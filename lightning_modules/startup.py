@@ -20,7 +20,7 @@ PYTHONS_OWN = (signal.default_int_handler, signal.SIG_DFL)
 
 
 def current_folder() -> str:
-    """Its path; that of the program if it has been deleted."""
+    """The path of the current folder, or of the program if the current folder has been deleted."""
     try:
         return os.getcwd()
     except OSError:
@@ -30,7 +30,7 @@ def current_folder() -> str:
 def not_from_here() -> None:
     """Import nothing from the current folder, where `python -m` looks first: a file there may have a package's name.
 
-    The program's own folder comes after all that is installed.
+    If it is the program's own folder, it moves to the end of the import path, but stays before other clones.
     """
     here = current_folder()
     if sys.path[0] in ("", here):
@@ -42,11 +42,11 @@ def not_from_here() -> None:
 
 
 def find_own_modules(arguments: list[str]) -> None:
-    """Import also from the current folder, after all that is installed, if the user names a module there.
+    """Add the current folder to the end of the import path, but only if the user names a module that is in it.
 
-    Otherwise a file there could be run by looking at a checkpoint: libraries try to import packages that are not
-    installed. Modules are named by dotted paths on the command line, in the configs given there and, if the user trusts
-    it, in the one beside a checkpoint.
+    Libraries try to import packages that may not be installed. If the folder were always searched, a file of such a
+    name would be run even by a command that only reads a checkpoint. The user names modules by dotted paths: on the
+    command line, in the configs given there and, with --trust, in the config beside a checkpoint.
     """
     here = current_folder()
     values = [word.partition("=")[2] if word.startswith("--") else word for word in arguments]
@@ -72,7 +72,7 @@ def loading(program: str) -> Iterator[None]:
 
     is_main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
-    before = {number: each for number, each in handlers.items() if each in PYTHONS_OWN}  # others are ignored, or taken
+    before = {number: each for number, each in handlers.items() if each in PYTHONS_OWN}  # ignored ones stay ignored
     for number in before:
         signal.signal(number, end)
     try:

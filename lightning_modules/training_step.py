@@ -1,4 +1,4 @@
-"""A whole training step without a Trainer: what the benchmark and the time estimate of the grid take."""
+"""A whole training step without a Trainer, for the benchmark and the grid's time estimate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrainingStep:
         self.optimizer.step()
         marks.append(time.perf_counter())
         names = ("noise", "estimate", "backward", "rmsprop")
-        if not x.is_cuda:  # where these would be the times of asking for the work, not of doing it
+        if not x.is_cuda:  # there, these times would be those of launching the work, not of doing it
             self.parts = {name: end - start for name, start, end in zip(names, marks, marks[1:], strict=False)}
 
 

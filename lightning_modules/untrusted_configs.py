@@ -1,6 +1,6 @@
 """Configs that someone else may have written: read without running code, and refused if they would fill the memory.
 
-A config that the user gave may name anyone's classes, one that was beside a checkpoint only shipped ones.
+A config that the user passes may name any class; one that is found beside a checkpoint may name only shipped classes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jsonargparse import ArgumentError, _common, set_parsing_settings
 TRUSTED_MODULES = ("releg", "lightning_modules", "torch.optim")
 TRUST_HELP = "Also use classes that are not shipped if the config beside the checkpoint names some: their code is run."
 MOST_VALUES = 100_000  # with every alias written out; a config has some hundred
-DEEPEST = 50  # lists and maps within each other
+DEEPEST = 50  # nested lists and maps
 
 
 def read_yaml(path: Path) -> Any:
-    """The content; ValueError if it is no YAML, or too large."""
+    """The content; ValueError if it is not YAML, or too large."""
     try:
         text = path.read_text()
         _check_depth(text, path)
@@ -37,12 +37,12 @@ def read_yaml(path: Path) -> Any:
             loader.dispose()
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{path} is no YAML ({' '.join(str(error).split())}), expected a config; correct it"
+            f"{path} is not YAML ({' '.join(str(error).split())}), expected a config; correct it"
         ) from error
 
 
 def _check_depth(text: str, path: Path) -> None:
-    """Before the file is read recursively, which ends the process if it is deep enough."""
+    """ValueError if lists and maps are nested too deeply: reading them recursively could end the process."""
     depth = 0
     for event in yaml.parse(text, yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -51,7 +51,7 @@ def _check_depth(text: str, path: Path) -> None:
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node holds, an alias counting for all that it stands for; many if it holds itself."""
+    """How many values a node holds with its aliases written out; more than MOST_VALUES if it contains itself."""
     if id(node) not in known:
         known[id(node)] = MOST_VALUES + 1  # until it is counted
         parts: list[Any] = node.value if isinstance(node, yaml.CollectionNode) else []
@@ -62,10 +62,10 @@ def _values(node: yaml.Node, known: dict[int, int]) -> int:
 
 @contextmanager
 def only_shipped_classes(config: Path) -> Iterator[None]:
-    """While settings are read and built: a module of someone else is not imported, and ValueError names its class.
+    """While settings are read and built, import nothing but TRUSTED_MODULES; ValueError names any other class.
 
     Args:
-        config: the file that may name some.
+        config: the file that the settings come from, for the message.
     """
     before = dict(_common.parsing_settings)  # there is no public way back
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(TRUSTED_MODULES))

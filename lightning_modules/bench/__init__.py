@@ -1,1 +1,1 @@
-"""What `releg bench`, `compare` and `variance` measure, one question per file; reports turn the numbers into pages."""
+"""What `releg bench` and `releg compare` measure, one question per file; reports turn the numbers into pages."""

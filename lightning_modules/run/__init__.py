@@ -1,1 +1,1 @@
-"""One run: its folder, checkpoints, tables and callbacks."""
+"""One run: its settings, identity, folder, checkpoints, csv files and callbacks."""
