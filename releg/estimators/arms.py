@@ -24,7 +24,7 @@ class Arms(Estimator):
 
     Args:
         paths: K.
-        shared_noise: simulate the layers below the further samples with the path's noise instead of their own.
+        shared_noise: simulate the layers deeper than the further samples with the path's noise instead of their own.
     """
 
     closed_form = True
@@ -36,7 +36,7 @@ class Arms(Estimator):
         self.shared_noise = shared_noise
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise of the path; then for every layer and further sample its own and, unless shared, what is below it."""
+        """Noise of the path; then of each layer's further samples and, unless shared, of layers deeper than them."""
         noise = model.draw_noise(x, generator)
         for layer in range(len(model.layers)):
             for _ in range(self.paths - 1):

@@ -23,8 +23,8 @@ class Bitflip(Antithetic):
     simulation, and one more from each layer on. Unbiased.
 
     Args:
-        shared_noise: simulate the layers below a flip with the path's noise instead of noise of their own. Then this
-            is common random numbers with one flip per layer.
+        shared_noise: simulate the layers deeper than a flip with the path's noise instead of noise of their own. Then
+            this is common random numbers with one flip per layer.
     """
 
     closed_form = True

@@ -24,7 +24,7 @@ class CommonRandomNumbers(Estimator):
             flip simulated), or `auto`: cpu for CPU tensors, triton for CUDA tensors, batched for other devices or where
             numba or triton is missing.
         samples: paths simulated per image; the estimate is their mean.
-        entropy: replace -log q of the layers below the flipped one by their entropies given their parents. This
+        entropy: replace -log q of the layers deeper than the flipped one by their entropies given their parents. This
             integrates out part of the noise: the expectation is the same, the variance lower.
         memory_mib: limit on the working memory of the batched engine, in MiB. The result does not depend on it.
         threads: of the cpu engine; None: as many as torch uses. The result does not depend on it.

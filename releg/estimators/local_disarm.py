@@ -26,7 +26,7 @@ class LocalDisArm(Antithetic):
 
     Args:
         samples: K, paths per image.
-        shared_noise: simulate the layers below an opposite with the path's noise instead of noise of their own.
+        shared_noise: simulate the layers deeper than an opposite with the path's noise instead of noise of their own.
     """
 
     closed_form = True

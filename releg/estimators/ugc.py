@@ -24,13 +24,13 @@ class Ugc(Antithetic):
     two more from each layer on. Unbiased.
 
     Args:
-        shared_noise: simulate the layers below an opposite or a flip with the path's noise instead of their own.
+        shared_noise: simulate the layers deeper than an opposite or a flip with the path's noise instead of their own.
     """
 
     closed_form = True
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """As for DisARM, then of what is below the flips, then the numbers that choose them."""
+        """As for DisARM, then of the layers deeper than the flips, then the numbers that choose them."""
         noise = super().draw_noise(model, x, generator)
         if not self.shared_noise:
             noise += draw_branches(model, x, generator)[len(model.layers) :]

@@ -35,7 +35,7 @@ def draw_branches(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator
 
 
 def branches(noise: Sequence[Tensor], depth: int) -> list[list[Tensor]]:
-    """Noise of the layers below each layer: their own if draw_branches drew it, else the path's."""
+    """Noise of the layers deeper than each layer: their own if draw_branches drew it, else the path's."""
     if len(noise) == depth:
         return [list(noise[layer + 1 :]) for layer in range(depth)]
     rest = iter(noise[depth:])
@@ -81,8 +81,8 @@ class Antithetic(Estimator):
     """An estimator that compares every layer of the path with its opposite.
 
     Args:
-        shared_noise: simulate the layers below an opposite with the noise of the path. This is also unbiased and has
-            less variance; the papers draw new noise.
+        shared_noise: simulate the layers deeper than an opposite with the noise of the path. This is also unbiased and
+            has less variance; the papers draw new noise.
     """
 
     def __init__(self, shared_noise: bool = False) -> None:
@@ -90,7 +90,7 @@ class Antithetic(Estimator):
         self.shared_noise = shared_noise
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise for the path and, unless it is shared, for the layers below each opposite."""
+        """Noise for the path and, unless it is shared, for the layers deeper than each opposite."""
         return model.draw_noise(x, generator) if self.shared_noise else draw_branches(model, x, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:

@@ -1,6 +1,6 @@
-"""What stands for d z / d logits where z is one-hot: the straight-through family for categorical variables.
+"""What replaces d z / d logits where z is one-hot: the straight-through family for categorical variables.
 
-Each function returns a vector in place of z, (..., states), of which only the derivative w.r.t. the logits counts.
+Each function returns a vector in place of z, (..., states); only its derivative w.r.t. the logits matters.
 `slopes` has the same for binary z. The mean is softmax(logits); q = (mean + z) / 2 lies halfway from it to the sample.
 """
 
@@ -50,7 +50,7 @@ def categorical_reinmax_variant(logits: Tensor, z: Tensor, noise: Tensor, temper
 
 
 def categorical_reinmax_rao(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """The same with categorical_rao at the logits of q in place of q."""
+    """categorical_reinmax with categorical_rao at the logits of q in place of q."""
     return 2 * categorical_rao(halfway(logits, z), z, noise, temperature) - torch.softmax(logits, -1) / 2
 
 

@@ -1,7 +1,7 @@
 """Some flips instead of all: units chosen at random, and f1 - f0 of the chosen ones.
 
-Unit i is kept with probability pi_i, and its answer divided by pi_i: the expectation stays.
-releg.systematic_sampling does the choosing.
+Unit i is kept with probability pi_i and its answer is divided by pi_i, so the expectation is unchanged.
+releg.systematic_sampling chooses the units.
 """
 
 from __future__ import annotations

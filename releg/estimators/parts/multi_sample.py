@@ -1,4 +1,4 @@
-"""The multi-sample bound L = log mean over k of exp(f^k), and what one of its samples is worth."""
+"""The multi-sample bound L = log mean over k of exp(f^k), and how much one of its samples changes it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Sim
 
 
 def _infer(model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> tuple[Path, list[Sampled]]:
-    """model.infer, with all that is known of each sample."""
+    """model.infer, with the log-probability, score and slope of each sample."""
     model.check_noise(x, noise)
     centred = x - model.mean
     logits: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""What stands for d z / d logit where z is binary: the slopes of the straight-through family.
+"""What replaces d z / d logit where z is binary: the slopes of the straight-through family.
 
 p = sigmoid(logit); q = (p + z) / 2 lies halfway from the mean to the sample.
 """
@@ -18,7 +18,7 @@ Slope = Callable[[Tensor, Tensor, Sequence[Tensor]], Tensor]  # of logits, z and
 
 
 def sloped_path(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], slope: Slope) -> RelaxedPath:
-    """f along the binary path, d z / d logits being what `slope` returns.
+    """f along the binary path, with what `slope` returns as d z / d logits.
 
     Args:
         model: the weights.
@@ -84,7 +84,7 @@ def reinmax_variant_slope(
 
 
 def reinmax_rao_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """The same with rao_slope at logit(q) in place of q (1 - q); noise (M, N, H)."""
+    """reinmax_slope with rao_slope at logit(q) in place of q (1 - q); noise (M, N, H)."""
     return 2 * rao_slope(halfway_logits(logits, z, 1.0), z, noise, temperature) - bernoulli.variance(logits) / 2
 
 

@@ -28,7 +28,7 @@ def along_changes(slope: Tensor, z: Tensor) -> Tensor:
 
 
 def sum_of_changes(weights: Tensor, z: Tensor) -> Tensor:
-    """Sum over the changes of a unit of weight * (new value - old value), like z; the own value's weight is zero."""
+    """Sum over the changes of a unit of weight * (new value - old value), like z; keeping the value weighs zero."""
     if z.dim() == 2:
         return weights * (1 - 2 * z)
     return weights - z * weights.sum(-1, keepdim=True)
