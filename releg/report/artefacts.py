@@ -1,4 +1,4 @@
-"""What reports do when a file that they read is damaged, or one that they write cannot be made."""
+"""What reports do if a file that they read is damaged, or if one that they write cannot be made."""
 
 from __future__ import annotations
 

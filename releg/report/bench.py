@@ -112,8 +112,9 @@ def floor_section(rows: Sequence[Row]) -> list[str]:
         lines.append([f"SBN({key[0]})", key[1], str(key[2]), " / ".join(floors), *ratios])
     head = ["", "weights", "threads", "floor of LR / CRN, ms", "LR", "LR, Trainer", "CRN", "CRN, Trainer"]
     text = (
-        "Times the floor: the matrix products that every step needs (logits and gradients of both nets, and of "
-        "LR's baselines), timed in the same rounds. Bare, and through the Trainer with its callbacks and loggers."
+        "The time of a step divided by its floor: the matrix products that every step needs (logits and gradients of "
+        "both nets, and of LR's baselines), timed in the same rounds. A bare loop takes the steps, and the Trainer "
+        "with its callbacks and loggers."
     )
     return ["## Against the floor", text, text_table(head, lines)]
 

@@ -115,7 +115,7 @@ def at_shared_weights(points: list[Point]) -> list[Point]:
 
 
 def layers_of(points: list[Point]) -> list[int]:
-    """The layers that variances are known of."""
+    """The layers whose variances are known."""
     return sorted({point.layer for point in points if point.layer is not None})
 
 

@@ -92,7 +92,7 @@ def _room(points: Sequence[Point], index: int) -> float:
 
 
 def segments(corners: Sequence[Point]) -> list[Box]:
-    """The upright and level lines between the corners, as thin boxes."""
+    """The vertical and horizontal lines between the corners, as thin boxes."""
     pairs = pairwise(corners)
     return [Box(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairs]
 

@@ -30,8 +30,8 @@ RODEO evaluate two paths per image, CRN one.
 
 CAUTION = """**Not converged**: {steps:,} steps, where Shi et al. (2022, arXiv:2202.09497) and Titsias and Shi (2022,
 arXiv:2111.05300) train {papers:,}. Their tables have the training and test bounds of the same three layers at the end
-of that; these numbers are to be compared with each other, not with theirs. `lightning_modules/README.md` says which
-differences remain.
+of that; compare these numbers with each other, not with theirs. `lightning_modules/README.md` says which differences
+remain.
 """
 
 
@@ -60,7 +60,7 @@ def _page(entries: list[Entry]) -> str:
     ]
     caution = CAUTION.format(steps=max(entry["steps"] for entry in entries), papers=PAPERS_STEPS)
     commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
-    made = f"`python -m lightning_modules.grid.protocol_runs` made it, at commit {commits}."
+    made = f"`python -m lightning_modules.grid.protocol_runs` made these numbers, at commit {commits}."
     picture = f"![training bound against steps]({PROTOCOL_FIGURE})"
     return "\n".join([INTRODUCTION, *table(head, body), "", caution, picture, "", made]) + "\n"
 

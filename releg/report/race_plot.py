@@ -28,7 +28,7 @@ class Curve(NamedTuple):
 
 @in_style
 def draw(curves: Sequence[Curve], lr_minutes: float) -> Figure:
-    """One line per estimator, its name at its end; the upright line is LR's time."""
+    """One line per estimator, its name at its end; the vertical line is LR's time."""
     figure = Figure(figsize=(6.8, 4.8), layout="constrained")
     panel = figure.subplots()
     best = max(value for curve in curves for _, value in curve.points)
@@ -52,7 +52,7 @@ def draw(curves: Sequence[Curve], lr_minutes: float) -> Figure:
     panel.xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g}"))
     panel.grid(which="major", linewidth=0.3, alpha=0.6)
     panel.set_title(
-        "full lines: unbiased; dashed: biased; dotted: another bound; grey: LR is done", fontsize=7, loc="left"
+        "full lines: unbiased; dashed: biased; dotted: another bound; grey: LR's time", fontsize=7, loc="left"
     )
     _write_names(panel, curves, colours)
     return figure

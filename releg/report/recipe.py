@@ -27,8 +27,8 @@ this page, from `{TRIALS}`.
 WARMUP = """## Warm-up
 
 RMSprop's average of squared gradients starts at zero, so its first steps are up to ten times as long as later ones, and
-can switch units off for good. With a warm-up the rate rises from zero to its peak in so many steps. A unit is in use if
-its probability varies over 2,000 validation images, with a standard deviation above 0.02. Layers are listed from x
+can switch units off for good. With a warm-up the rate rises from zero to its peak in that many steps. A unit is in use
+if its probability varies over 2,000 validation images, with a standard deviation above 0.02. Layers are listed from x
 upwards; all runs have seed 0.
 """
 

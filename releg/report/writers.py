@@ -19,11 +19,11 @@ from releg.report.variance import write_variance
 
 
 class Report(NamedTuple):
-    """What writes a report, and what results/README.md says of its files."""
+    """The function that writes a report, and what results/README.md says about its files."""
 
     write: Callable[[Path], str | list[Path]]  # into results/; returns the text to print, or the files it wrote
     files: Mapping[str, str]  # the main one first
-    numbers: str = ""  # the file of the command that it belongs to; empty: it belongs to reproduce.sh
+    numbers: str = ""  # what another command writes for it; empty if it belongs to reproduce.sh
 
 
 # In the order of results/README.md; one that reads what another one writes comes after it
@@ -42,7 +42,7 @@ REPORTS = (
     Report(
         write_recipe,
         {
-            "recipe.md": "the trials behind the learning rate of the budgets. From `recipe/trials.json`, which "
+            "recipe.md": "the trials behind the budgets' warm-up and learning rate. From `recipe/trials.json`, which "
             "`python -m lightning_modules.grid.trials` writes"
         },
     ),
