@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.naming.file_names import EXTENDED_RUNS, RUNS, WEIGHTS
+from releg.naming.file_names import EXTENDED_RUNS, LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING, PAPER, RUNS, WEIGHTS
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 from releg.report.writers import REPORTS
 
 # Files that no report writes: those that come first, and those that come last
 READ = {
-    "paper.json": "the paper's Table 1, with its source; written by hand",
-    "runs.json": "every run behind these files: settings, seed, commit, machine, result",
+    PAPER: "the paper's Table 1, with its source; written by hand",
+    RUNS: "every run behind these files: settings, seed, commit, machine, result",
 }
 FROM_ELSEWHERE = {
-    "library.png": "the first steps of the library's example with three gradients. From `library_training.json`, which "
+    LIBRARY_FIGURE: f"the first steps of the library's example with three gradients. From `{LIBRARY_TRAINING}`, which "
     "`python -m lightning_modules.bench.vae_training` writes",
-    "library_times.json": "what a gradient of that example costs, written by "
+    LIBRARY_TIMES: "what a gradient of that example costs, written by "
     "`python -m lightning_modules.bench.vae_gradient_times`",
     "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.without_gpu.speed`",
 }
