@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.run.settings import Config, complete, data_settings, default_config
+from lightning_modules.run.settings import Config, class_defaults, complete, data_settings, default_config
 from lightning_modules.sbn_module import SBNModule
 
 # Settings that cannot change a result, or only say where things are; the seeds follow seed_everything
@@ -41,12 +41,21 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings in which two runs differ, each with its two values."""
-    pairs = {key: (_value(one, key), _value(other, key)) for key in sorted({*one, *other})}
+    here, there = _with_defaults(one), _with_defaults(other)
+    pairs = {key: (here.get(key), there.get(key)) for key in sorted({*one, *other})}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _value(settings: Mapping[str, Any], key: str) -> Any:
-    return settings[key] if settings.get(key) is not None else _defaults().get(key)
+def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat settings that may be older than some of the defaults, those of the classes they name included."""
+    known = {key: complete(value) for key, value in settings.items() if value is not None}
+    of_classes = {
+        f"{key.removesuffix('class_path')}init_args.{name}": default
+        for key, class_path in known.items()
+        if key.endswith(".class_path")
+        for name, default in class_defaults(class_path).items()
+    }
+    return _defaults() | of_classes | known
 
 
 @lru_cache

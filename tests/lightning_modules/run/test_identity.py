@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 
 from lightning_modules.run import identity
 from lightning_modules.run.identity import NO_PART_OF_IDENTITY, differences, settings_of
-from lightning_modules.run.settings import Settings, default_config
+from lightning_modules.run.settings import Settings, class_defaults, default_config
 
 BASE = ["--config", "base.yaml", "--model.layers", "[3,2]"]
 LR = ["--config", "estimator/likelihood_ratio.yaml"]
@@ -41,6 +41,29 @@ def test_a_key_that_has_its_default_can_be_taken_out() -> None:
     assert len(paths) > 30
     for path in paths:
         assert not differences(settings_of(without(config, path)), settings_of(config)), path
+
+
+def test_settings_written_before_a_class_had_an_argument_are_those_of_its_default() -> None:
+    """As in checkpoints and runs.json, which keep the settings of their time."""
+    config = Settings("fit", [*BASE, *LR, "--config", "schedule/linear.yaml"]).config
+    today = settings_of(config)
+    added = [key for key in today if ".init_args." in key and key != "model.optimizer.init_args.lr"]
+    assert "model.lr_scheduler.init_args.warmup_steps" in added
+    for key in added:
+        older = {name: value for name, value in today.items() if name != key}
+        default = class_defaults(today[key.split(".init_args.")[0] + ".class_path"]).get(key.rpartition(".")[2])
+        assert bool(differences(older, today)) == (today[key] != default), key
+    warm = today | {"model.lr_scheduler.init_args.warmup_steps": 7}
+    older = {name: value for name, value in today.items() if not name.endswith("warmup_steps")}
+    assert differences(older, warm) == {"model.lr_scheduler.init_args.warmup_steps": (0, 7)}
+
+
+def test_an_argument_of_a_class_in_a_list_may_be_absent_too() -> None:
+    today = settings_of(Settings("fit", [*BASE, *LR]).config)
+    (key,) = (key for key in today if key.endswith("baselines"))
+    older = today | {key: [{"class_path": each["class_path"]} for each in today[key]]}
+    assert not differences(older, today)
+    assert differences(today | {key: today[key][::-1]}, today)
 
 
 def test_a_trainer_argument_that_an_upgrade_adds_is_the_same_run_at_its_default(
