@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -250,6 +251,12 @@ def _check_optimizer(optimizer: OptimizerCallable, schedule: LRSchedulerCallable
         raise ValueError(f"lr of {name} is {built.param_groups[0]['lr']}, expected a positive number such as 0.001")
     if weight_decay and "weight_decay" not in built.defaults:
         raise ValueError(f"{name} has no weight_decay option, got weight_decay {weight_decay}; set weight_decay to 0")
+    own_decay = built.defaults.get("weight_decay", 0)
+    if own_decay and own_decay != inspect.signature(type(built)).parameters["weight_decay"].default:
+        raise ValueError(
+            f"weight_decay of {name} is {own_decay}, expected it as the model's own; set model.weight_decay, which "
+            "spares biases and priors"
+        )
     if isinstance(scheduler, ReduceLROnPlateau):
         raise ValueError("lr_scheduler is a ReduceLROnPlateau, expected a function of the step; LinearDecay is one")
 

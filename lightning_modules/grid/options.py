@@ -16,6 +16,11 @@ from releg.naming.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
 # With their overlays
 ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
+OTHER_ARCHITECTURES = {  # that the paper lacks: trained if --only names one
+    path.stem.removeprefix("sbn_").replace("_", "-"): path.name
+    for path in sorted((CONFIGS / "architecture").glob("*.yaml"))
+    if path.name not in ARCHITECTURE_OVERLAYS.values()
+}
 ESTIMATOR_OVERLAYS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
 
 # Of --extended: all other shipped estimators, on one architecture, by the names of their files
@@ -63,7 +68,9 @@ class Options:
         """Whether to train this part of the grid."""
         if self.report:
             return False
-        return self.only is None or (self.only[0] == architecture and self.only[1] in ("", estimator))
+        if self.only is None:
+            return architecture in ARCHITECTURE_OVERLAYS
+        return self.only[0] == architecture and self.only[1] in ("", estimator)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,7 +111,7 @@ def parse_options(arguments: list[str]) -> Options:
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
     given = parser.parse_args(arguments)
     called_from = Path(given.called_from).absolute()
-    budget = CONFIGS / "budget" / f"{given.budget}.yaml" if given.budget in BUDGETS else called_from / given.budget
+    budget = budget_file(given.budget) if given.budget in BUDGETS else called_from / given.budget
     if not budget.is_file():
         parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
     if given.only is not None and given.only[1] in EXTENDED and not given.extended:
@@ -137,6 +144,11 @@ def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
         )
 
 
+def budget_file(name: str) -> Path:
+    """The shipped budget of this name."""
+    return CONFIGS / "budget" / f"{name}.yaml"
+
+
 def at_least(low: int) -> Callable[[str], int]:
     """A reader of whole numbers that are at least `low`."""
 
@@ -161,10 +173,8 @@ def _share(text: str) -> float:
 def _part_of_the_grid(text: str) -> tuple[str, str]:
     architecture, comma, estimator = text.partition(",")
     architecture = architecture.removeprefix("SBN(").removesuffix(")")
-    if architecture not in ARCHITECTURE_OVERLAYS:
-        raise argparse.ArgumentTypeError(
-            f"got the architecture {architecture}, expected one of {', '.join(ARCHITECTURE_OVERLAYS)}"
-        )
+    if architecture not in (known := [*ARCHITECTURE_OVERLAYS, *OTHER_ARCHITECTURES]):
+        raise argparse.ArgumentTypeError(f"got the architecture {architecture}, expected one of {', '.join(known)}")
     if comma and estimator not in (*ESTIMATOR_OVERLAYS, *EXTENDED):
         raise argparse.ArgumentTypeError(
             f"got the estimator {estimator}, expected one of {', '.join(ESTIMATOR_OVERLAYS)}, or with --extended one "

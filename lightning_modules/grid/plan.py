@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightning_modules import CONFIGS
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, EXTENDED
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, EXTENDED, OTHER_ARCHITECTURES
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
@@ -47,7 +48,9 @@ class RunStatus:
         return int(self.config["trainer"]["max_steps"])
 
 
-def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
+def plan(
+    budget: Path, seeds: int, results: Path, architectures: Iterable[str] = ARCHITECTURE_OVERLAYS
+) -> list[GridRun]:
     """All runs of the grid, seed by seed, so that a first complete table is ready early.
 
     The overlay that measures gradient variances has the budget's file name, in the folder measure/ next to budget/.
@@ -55,7 +58,7 @@ def plan(budget: Path, seeds: int, results: Path) -> list[GridRun]:
     measure = budget.parent.parent / "measure" / budget.name
     runs = []
     for seed in range(seeds):
-        for architecture in ARCHITECTURE_OVERLAYS:
+        for architecture in architectures:
             measured = [measure] if architecture == FIGURE1_ARCHITECTURE and measure.is_file() else []
             for estimator, file in ESTIMATOR_OVERLAYS.items():
                 arguments = _arguments(architecture, file, [budget, *measured], seed, results)
@@ -76,7 +79,7 @@ def plan_extended(budget: Path, seeds: int, results: Path) -> list[GridRun]:
 def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, results: Path) -> tuple[str, ...]:
     configs = [
         CONFIGS / "base.yaml",
-        CONFIGS / "architecture" / ARCHITECTURE_OVERLAYS[architecture],
+        CONFIGS / "architecture" / (ARCHITECTURE_OVERLAYS | OTHER_ARCHITECTURES)[architecture],
         CONFIGS / "estimator" / estimator,
         *more,
     ]

@@ -17,7 +17,7 @@ from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate, use_threads
 from lightning_modules.grid.jobs import Launcher
 from lightning_modules.grid.manifest import kept, write_manifests
-from lightning_modules.grid.options import LAUNCHERS, Options
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, LAUNCHERS, OTHER_ARCHITECTURES, Options, budget_file
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
 from lightning_modules.grid.published_weights import measure_variance, publish
 from lightning_modules.run.settings import Settings, build
@@ -37,6 +37,7 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     """
     start_of_a_process = time.monotonic() - started
     runs = plan(options.budget, options.seeds, options.results)
+    runs += plan(options.budget, options.seeds, options.results, OTHER_ARCHITECTURES)
     if options.extended:
         runs += plan_extended(options.budget, options.seeds, options.results)
     settings = _read(runs)
@@ -51,7 +52,7 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     absent = {**problems, **missing}
     write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
     _publish(options)
-    if options.budget.stem == PUBLISHED_BUDGET and not absent:
+    if _is_shipped(options, PUBLISHED_BUDGET) and not absent:
         measure_variance(options.results, options.jobs or local_launcher.default_jobs(len(runs)))
     print(write_all(options.results))
     print(f"written to {options.results}", file=sys.stderr)
@@ -63,10 +64,15 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
 def _publish(options: Options) -> None:
     """Keep the best models: beside the published table, also those of a longer budget that are better."""
     entries = json.loads((options.results / RUNS).read_bytes())["runs"]
-    if options.budget.stem == PUBLISHED_BUDGET:
+    if _is_shipped(options, PUBLISHED_BUDGET):
         publish(options.results, entries)
-    elif options.budget.stem in LONGEST_BUDGETS:
+    elif _is_shipped(options, *LONGEST_BUDGETS):
         publish(options.results.parent, entries, options.results)
+
+
+def _is_shipped(options: Options, *budgets: str) -> bool:
+    """Whether the budget is one of these, and not a user's own of the same name."""
+    return options.budget in [budget_file(name) for name in budgets]
 
 
 def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
@@ -88,7 +94,18 @@ def _find(settings: Mapping[GridRun, Settings], options: Options) -> tuple[list[
             found.append(find(run, given))
         except (ValueError, OSError) as error:
             problems[run] = str(error)
-    return (kept(options.results, found) if options.missing else found), problems
+    found = kept(options.results, found) if options.missing else found
+    return [each for each in found if _in_table(each, options)], problems
+
+
+def _in_table(status: RunStatus, options: Options) -> bool:
+    """Whether the table has a place for it: always one of the paper's nets, another one if it was asked for."""
+    run = status.run
+    return (
+        run.architecture in ARCHITECTURE_OVERLAYS
+        or status.result is not None
+        or options.wants(run.architecture, run.estimator)
+    )
 
 
 def _train(

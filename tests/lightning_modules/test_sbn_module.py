@@ -130,6 +130,10 @@ def test_a_loss_that_is_not_finite_stops_with_a_sentence_and_the_last_good_check
     [
         ({"optimizer": lambda p: torch.optim.SGD(p, lr=0.0)}, "lr of SGD is 0.0, expected a positive number"),
         ({"optimizer": lambda p: torch.optim.Adam(p, betas=(2, 0))}, "Invalid beta parameter .* expected settings"),
+        (
+            {"optimizer": lambda p: torch.optim.Adam(p, weight_decay=0.1)},
+            "weight_decay of Adam is 0.1, .* set model",
+        ),
         ({"optimizer": torch.optim.Rprop}, "Rprop has no weight_decay option, got weight_decay 0.001"),
         ({"lr_scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "lr_scheduler is a ReduceLROnPlateau, expected"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0, expected zero or a positive number"),

@@ -9,7 +9,7 @@ import pytest
 
 from lightning_modules import RESULTS
 from lightning_modules.grid.jobs import Launcher
-from lightning_modules.grid.options import LAUNCHERS, parse_options
+from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, parse_options
 from tests.environment import ROOT
 
 
@@ -18,6 +18,13 @@ from tests.environment import ROOT
 )
 def test_only_the_published_budget_writes_over_the_published_table(budget: str, folder: str) -> None:
     assert parse_options(["--budget", budget]).results == RESULTS / folder
+
+
+def test_a_net_that_the_paper_lacks_is_trained_only_if_it_is_named() -> None:
+    assert "200" in OTHER_ARCHITECTURES
+    assert not parse_options([]).wants("200", "lr")
+    assert parse_options(["--only", "200"]).wants("200", "lr")
+    assert not parse_options(["--only", "200,crn"]).wants("200", "lr")
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lightning_modules import CONFIGS
 from lightning_modules.gradient_variance import GradientVariance
-from lightning_modules.grid.options import BUDGETS
+from lightning_modules.grid.options import BUDGETS, budget_file
 from lightning_modules.grid.plan import plan, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.result import write_result
 from releg.architecture import architecture_name
 from tests.lightning_modules.run_states import RESULT
-
-
-def budget_file(name: str) -> Path:
-    return CONFIGS / "budget" / f"{name}.yaml"
 
 
 def test_reports_call_the_budgets_what_the_script_calls_them() -> None:
