@@ -14,8 +14,7 @@ of the two clamped simulations of Algorithm 1 is the sample itself; only the fli
 The sums of w / 2 and of log cosh(w / 2) depend on the weights alone. The rest is a matrix product in which the log of a
 product replaces the sum: one fused multiply-add and one multiplication per factor 1 + s c T, no exponential. A
 product is cut where sum |w| could take it out of range; its exponent is set aside, and one logarithm is taken at the
-end. A weight beyond STEEP makes 1 - |c T| inexact; a unit that has one uses the first form, sigmoid(-r) + sigmoid(r)
-exp(d).
+end. A weight beyond STEEP makes 1 - |c T| inexact; it uses the first form, sigmoid(-r) + sigmoid(r) exp(d).
 
 **Who changes below.** Unit k of the next layer is on if its noise u_k < sigmoid(a_k), that is logit(u_k) < a_k. Its
 margin is |logit(u_k) - a_k|. The flip adds s V_ki to a_k, so unit k changes if s_k s V_ki exceeds its margin. One

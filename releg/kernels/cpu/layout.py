@@ -39,13 +39,16 @@ LINK = _record(  # 2 l: from layer l to what it generates; 2 l + 1: from layer l
     weights=Address,  # torch's (targets, units) w
     logits_of=Address,  # torch's (rows, targets) r, of the targets' distribution
     values_of=Address,  # torch's (rows, targets) values of the targets
-    slopes=Address,  # (tiles, padded, TILE) tanh(w / 2); 0 for steep units
+    slopes=Address,  # (tiles, padded, TILE) tanh(w / 2); 0 for steep weights
     cuts=Address,  # (tiles, padded / GROUP + 1) int32: how many chunks, then where each of them ends
-    half=Address,  # (units,) float64 sum of w / 2; 0 for steep units
-    level=Address,  # (units,) float64 sum of log cosh(w / 2); 0 for steep units
+    half=Address,  # (units,) float64 sum of w / 2, without steep weights
+    level=Address,  # (units,) float64 sum of log cosh(w / 2), without steep weights
+    steep=Address,  # (units, padded) int32 targets of the steep weights
+    steep_count=Address,  # (units,) int32 how many these are
+    steep_ratio=Address,  # (units, padded) exp(w) of these
     top=Address,  # (units,) largest |w|
     spread=Address,  # (units,) sum of |w|
-    plain=Address,  # (units, stride) w; like `ratio`, for sets of units and for steep ones
+    plain=Address,  # (units, stride) w; like `ratio`, for sets of units
     ratio=Address,  # (units, 2, pace) exp(w), exp(-w)
     pace=np.int64,  # of rows of ratios: those of both links of a layer lie side by side
     largest_top=np.float64,
@@ -192,9 +195,10 @@ class Workspace:
         slots = self.shape.workers * self.shape.in_hand
         per_slot = dict.fromkeys(("logits", "stay", "move", "lean", "turn", "turn_ratio"), slots * stride)
         self._fill(link, self.number, slopes=tiled * padded, top=tiled, spread=tiled, **per_slot)
-        self._fill(link, self.number, plain=units * stride)
+        self._fill(link, self.number, plain=units * stride, steep_ratio=tiled * padded)
         self._fill(link, np.float64, half=tiled, level=tiled)
         self._fill(link, np.int32, cuts=tiled // TILE * (padded // GROUP + 1), chosen=slots * stride)
+        self._fill(link, np.int32, steep=tiled * padded, steep_count=tiled)
         self._fill(link, np.int64, chosen_count=slots)
         self._fill(link, np.uint32, downward=slots * stride // BLOCK)
 

@@ -37,7 +37,7 @@ from releg.kernels.cpu.vector import (
 )
 
 F64, I32, I64, U32, U64 = np.float64, np.int32, np.int64, np.uint32, np.uint64
-STEEP = 6.0  # |w| beyond which 1 - |c T| loses too many digits: such units are treated like sets of one
+STEEP = 6.0  # |w| beyond which 1 - |c T| loses too many digits: such weights are treated one by one
 LIMIT = 80.0  # sum of |d| in one lane of a product: exp(80) fits float32
 
 
@@ -71,9 +71,7 @@ def prepare_tile(number, call, scratch, index, begin):
     end = min(begin + TILE, link.units)
     copy_tile(number, link, begin, end)
     measure_tile(number, link, begin)
-    top, rows = at(number, link.top, begin), index >= 2 or call.entropy != 0
-    for i in range(end - begin):
-        rows = rows or top[i] > STEEP
+    rows = index >= 2 or call.entropy != 0
     if rows:
         copy_rows(
             at(number, link.slopes, begin * link.padded), at(number, link.plain, 0), link, begin, end, link.stride
@@ -82,6 +80,7 @@ def prepare_tile(number, call, scratch, index, begin):
         for unit in range(begin, end):
             prepare_crossing(number, call, index, unit)
     fill_slopes(number, link, begin, ratios)
+    list_steep(number, link, begin, end, ratios)
     if rows:
         copy_rows(ratios, at(number, link.ratio, 0), link, begin, end, 2 * link.pace)
         for unit in range(begin, end):
@@ -147,18 +146,33 @@ def prepare_crossing(number, call, index, unit):
 
 
 @inlined
+def list_steep(number, link, begin, end, ratios):
+    """The targets of a tile's steep weights, and exp(w) of these."""
+    top, counts = at(number, link.top, 0), at(I32, link.steep_count, 0)
+    for unit in range(begin, end):
+        steep = at(I32, link.steep, unit * link.padded)
+        steep_ratio = at(number, link.steep_ratio, unit * link.padded)
+        count = 0
+        if top[unit] > STEEP:
+            weights = at(number, link.weights, unit)
+            for j in range(link.targets):
+                if abs(weights[j * link.units]) > STEEP:
+                    steep[count], steep_ratio[count] = j, ratios[j * TILE + unit - begin]
+                    count += 1
+        counts[unit] = count
+
+
+@inlined
 def fill_slopes(number, link, begin, ratios):
     """T = tanh(w / 2), the sums of w / 2 and of log cosh(w / 2), where products over the targets are cut; exp(w).
 
-    A steep unit gets T = 0: all its factors are 1.
+    A steep weight gets T = 0: its factor is 1.
     """
-    table, top = at(number, link.slopes, begin * link.padded), at(number, link.top, begin)
+    table = at(number, link.slopes, begin * link.padded)
     cuts = at(I32, link.cuts, begin // TILE * (link.padded // GROUP + 1))
     half, level = at(F64, link.half, begin), at(F64, link.level, begin)
     chunks, bound = 0, 0.0
-    zero, one = like(load(top, 0), 0.0), like(load(top, 0), 1.0)
-    fits0 = select(load(top, 0) > like(one, STEEP), zero, one)
-    fits1 = select(load(top, LANES) > like(one, STEEP), zero, one)
+    zero, one, steep = like(load(table, 0), 0.0), like(load(table, 0), 1.0), like(load(table, 0), STEEP)
     sum0 = sum1 = power0 = power1 = widen(zero)
     product0 = product1 = one
     for begin_group in range(0, link.padded, GROUP):
@@ -168,9 +182,16 @@ def fill_slopes(number, link, begin, ratios):
             up0, up1 = exponential(w0), exponential(w1)
             store(ratios, j * TILE, up0)
             store(ratios, j * TILE + LANES, up1)
-            total0, total1 = fma(fits0, w0, total0), fma(fits1, w1, total1)
-            size0, size1 = fma(fits0, magnitude(w0), size0), fma(fits1, magnitude(w1), size1)
-            t0, t1 = fits0 * ((up0 - one) / (up0 + one)), fits1 * ((up1 - one) / (up1 + one))
+            t0, t1 = (up0 - one) / (up0 + one), (up1 - one) / (up1 + one)
+            steep0, steep1 = magnitude(w0) > steep, magnitude(w1) > steep
+            t0, t1, w0, w1 = (
+                select(steep0, zero, t0),
+                select(steep1, zero, t1),
+                select(steep0, zero, w0),
+                select(steep1, zero, w1),
+            )
+            total0, total1 = total0 + w0, total1 + w1
+            size0, size1 = size0 + magnitude(w0), size1 + magnitude(w1)
             product0, product1 = product0 * (one - t0 * t0), product1 * (one - t1 * t1)
             store(table, j * TILE, t0)
             store(table, j * TILE + LANES, t1)

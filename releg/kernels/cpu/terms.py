@@ -123,16 +123,26 @@ def changed(link, change, begin, part, sign, m, k, power):
 
 @step
 def add_steep(number, link, layer, scratch, slot, power):
-    """The same for the units of one slot that are too steep for their tile: each is a set of one."""
-    top, change = at(number, link.top, 0), at(F64, layer.change, slot * layer.width)
-    signs_of = at(number, layer.signs, slot * layer.width)
-    members, rows = at(I32, scratch.members, 0), at(I64, scratch.rows, 0)  # free before the row is walked
+    """The same for the weights of one slot that are too steep for their tile, in the first form."""
+    counts, change = at(I32, link.steep_count, 0), at(F64, layer.change, slot * layer.width)
+    signs_of, logits = at(number, layer.signs, slot * layer.width), at(number, link.logits, slot * link.stride)
+    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
+    products = at(F64, scratch.values, 0)  # free before the row is walked
     for i in range(link.units):
-        if top[i] > STEEP:
-            members[0] = i
-            rows[0] = row_of(link, signs_of, i)
-            blocks, key = link.stride // BLOCK, at(U32, scratch.keys, 0)
-            change[i] += power * softplus_of_set(number, link, scratch, slot, signs_of, 0, 1, 0, blocks, key)
+        more, p = 0.0, 1.0
+        for c in range(i * link.padded, i * link.padded + counts[i]):
+            j = I64(at(I32, link.steep, 0)[c])
+            w, ratio = F64(at(number, link.weights, i)[j * link.units]), F64(at(number, link.steep_ratio, 0)[c])
+            if abs(w) > LIMIT:
+                more += softplus_difference(F64(logits[j]), signs_of[i] * w)
+            else:
+                p *= stay[j] + move[j] * (ratio if signs_of[i] > 0 else 1.0 / ratio)
+            if p > FAR or p < 1.0 / FAR:
+                more, p = more + math.log(p), 1.0
+        products[i] = p
+        change[i] += power * more
+    for i in range(0, link.units, LANES):
+        store(change, i, fma(like(load(change, i), power), logarithm(load(products, i)), load(change, i)))
 
 
 @inlined
@@ -216,11 +226,16 @@ def softplus_change(logits, delta, begin, end):
     """Sum of softplus(logits + delta) - softplus(logits), term by term: right for weights of any size."""
     change = 0.0
     for j in range(begin, end):
-        before = F64(logits[j])
-        after = before + delta[j]
-        change += max(after, 0.0) - max(before, 0.0) + math.log1p(math.exp(-abs(after)))
-        change -= math.log1p(math.exp(-abs(before)))
+        change += softplus_difference(F64(logits[j]), F64(delta[j]))
     return change
+
+
+@inlined
+def softplus_difference(before, delta):
+    """softplus(before + delta) - softplus(before)."""
+    after = before + delta
+    change = max(after, 0.0) - max(before, 0.0) + math.log1p(math.exp(-abs(after)))
+    return change - math.log1p(math.exp(-abs(before)))
 
 
 @step

@@ -47,6 +47,23 @@ def test_products_never_leave_the_range_of_their_numbers(dtype: torch.dtype, lar
     assert error(answer, flip_differences(model, path, logits, entropy)) < tolerance
 
 
+@pytest.mark.parametrize(("dtype", "entropy"), [(torch.float32, False), (torch.float64, False), (torch.float64, True)])
+def test_steep_weights_among_gentle_ones_are_exact(dtype: torch.dtype, entropy: bool) -> None:
+    """Some units have none, some one, some several, of both signs and of every size.
+
+    Entropies are left out in float32: there a sigmoid(a) of a logit near 300 is right to 3e-5 only.
+    """
+    model = random_model(41, [37, 33, 18], 0.3, 5, dtype)
+    generator = torch.Generator().manual_seed(5)
+    for linear in model.linears():
+        for size in (6.1, 9.0, 30.0, 79.0, 81.0, 300.0):
+            chosen = torch.rand(linear.weight.shape, generator=generator) < 0.01
+            linear.weight.data[chosen] = size * linear.weight.data[chosen].sign()
+    path, logits = simulate(model, 20, 5)
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-5
+    assert error(CpuEngine()(model, path, logits, entropy), flip_differences(model, path, logits, entropy)) < tolerance
+
+
 def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold() -> None:
     for dtype in (torch.float32, torch.float64):
         model = random_model(5, [4, 3, 2], 0.0, 0, dtype)
