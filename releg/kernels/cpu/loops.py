@@ -10,6 +10,7 @@ from releg.kernels.cpu.layout import BLOCK, TILE
 from releg.kernels.cpu.vector import (
     LANES,
     bits,
+    block_bits,
     by_type,
     exponent,
     flip,
@@ -110,16 +111,26 @@ def multiply_tile(table, lean, offsets, bits_of, begin, end):
 
 
 @inlined
+def load_block(numbers, offset):
+    """A block of numbers: four vectors."""
+    a, b = load(numbers, offset), load(numbers, offset + LANES)
+    return a, b, load(numbers, offset + 2 * LANES), load(numbers, offset + 3 * LANES)
+
+
+@inlined
+def times_block(block, numbers, offset):
+    """A block times the numbers from `offset` on."""
+    (a, b, c, d), (e, f, g, h) = block, load_block(numbers, offset)
+    return a * e, b * f, c * g, d * h
+
+
+@inlined
 def set_ratio(ratio, rows, start, count, offset):
     """exp(d) of a block of targets for a set of units: the product of its members' rows, from `offset` on."""
-    row = rows[start] + offset
-    r0, r1 = load(ratio, row), load(ratio, row + LANES)
-    r2, r3 = load(ratio, row + 2 * LANES), load(ratio, row + 3 * LANES)
+    ratios = load_block(ratio, rows[start] + offset)
     for c in range(start + 1, start + count):
-        row = rows[c] + offset
-        r0, r1 = r0 * load(ratio, row), r1 * load(ratio, row + LANES)
-        r2, r3 = r2 * load(ratio, row + 2 * LANES), r3 * load(ratio, row + 3 * LANES)
-    return r0, r1, r2, r3
+        ratios = times_block(ratios, ratio, rows[c] + offset)
+    return ratios
 
 
 @inlined
@@ -138,9 +149,17 @@ def factor(stay, move, ratio, offset):
 
 
 @inlined
-def beyond(ratio, turns, offset, place):
-    """Whether each of LANES ratios exceeds that of its target's turn: bits from `place` on."""
-    return bits(ratio > load(turns, offset)) << U64(place)
+def multiply_block(products, ratios, stay, move):
+    """Multiply the factors sigmoid(-r) + sigmoid(r) exp(d) of a block of targets into products."""
+    (p0, p1, p2, p3), (r0, r1, r2, r3), (s0, s1, s2, s3), (m0, m1, m2, m3) = products, ratios, stay, move
+    return p0 * fma(m0, r0, s0), p1 * fma(m1, r1, s1), p2 * fma(m2, r2, s2), p3 * fma(m3, r3, s3)
+
+
+@inlined
+def beyond(ratios, turns):
+    """Whether the ratios of a block of targets exceed those of their turns, a bit each."""
+    (r0, r1, r2, r3), (t0, t1, t2, t3) = ratios, turns
+    return block_bits(r0 > t0, r1 > t1, r2 > t2, r3 > t3)
 
 
 @inlined
@@ -162,26 +181,68 @@ def multiply_blocks(stay, move, ratio, rows, start, count, begin, end, padded, t
         key: takes a bit for each target that changes, if asked `which` do.
         which: whether it does.
     """
-    p0 = p1 = p2 = p3 = like(load(stay, 0), 1.0)
+    one = like(load(stay, 0), 1.0)
+    products = one, one, one, one
     whole = min(end, padded // BLOCK)
     for block in range(begin, whole):
         here = block * BLOCK
-        r0, r1, r2, r3 = set_ratio(ratio, rows, start, count, here)
+        ratios = set_ratio(ratio, rows, start, count, here)
         if which:
-            low = beyond(r0, turns, here, 0) | beyond(r1, turns, here + LANES, LANES)
-            high = beyond(r2, turns, here + 2 * LANES, 2 * LANES) | beyond(r3, turns, here + 3 * LANES, 3 * LANES)
-            key[block] = U32(low | high) ^ downward[block]
-        p0, p1 = p0 * factor(stay, move, r0, here), p1 * factor(stay, move, r1, here + LANES)
-        p2, p3 = p2 * factor(stay, move, r2, here + 2 * LANES), p3 * factor(stay, move, r3, here + 3 * LANES)
+            key[block] = beyond(ratios, load_block(turns, here)) ^ downward[block]
+        products = multiply_block(products, ratios, load_block(stay, here), load_block(move, here))
     if whole < end:
         word = U64(0)
+        p0, p1, p2, p3 = products
         for here in range(whole * BLOCK, padded, LANES):
             r = set_ratio_vector(ratio, rows, start, count, here)
-            word |= beyond(r, turns, here, here - whole * BLOCK)
+            word |= bits(r > load(turns, here)) << U64(here - whole * BLOCK)
             p0, p1, p2, p3 = p1, p2, p3, p0 * factor(stay, move, r, here)
+        products = p0, p1, p2, p3
         if which:
             key[whole] = U32(word) ^ downward[whole]
-    return p0, p1, p2, p3
+    return products
+
+
+@inlined
+def multiply_two(stay, move, ratio, rows, first, second, begin, end, padded, turns, downward, which):
+    """multiply_blocks for two sets, so that what belongs to the targets is loaded once.
+
+    Args:
+        first: start, count and key of a set.
+        second: those of a set with at least as many members.
+    """
+    start, count, key = first
+    other_start, other_count, other_key = second
+    one = like(load(stay, 0), 1.0)
+    p = q = one, one, one, one
+    whole = min(end, padded // BLOCK)
+    for block in range(begin, whole):
+        here = block * BLOCK
+        r, o = load_block(ratio, rows[start] + here), load_block(ratio, rows[other_start] + here)
+        for c in range(1, count):
+            r, o = times_block(r, ratio, rows[start + c] + here), times_block(o, ratio, rows[other_start + c] + here)
+        for c in range(count, other_count):
+            o = times_block(o, ratio, rows[other_start + c] + here)
+        if which:
+            limits = load_block(turns, here)
+            key[block] = beyond(r, limits) ^ downward[block]
+            other_key[block] = beyond(o, limits) ^ downward[block]
+        s, m = load_block(stay, here), load_block(move, here)
+        p, q = multiply_block(p, r, s, m), multiply_block(q, o, s, m)
+    if whole < end:
+        word = other_word = U64(0)
+        (p0, p1, p2, p3), (q0, q1, q2, q3) = p, q
+        for here in range(whole * BLOCK, padded, LANES):
+            a = set_ratio_vector(ratio, rows, start, count, here)
+            b = set_ratio_vector(ratio, rows, other_start, other_count, here)
+            word |= bits(a > load(turns, here)) << U64(here - whole * BLOCK)
+            other_word |= bits(b > load(turns, here)) << U64(here - whole * BLOCK)
+            p0, p1, p2, p3 = p1, p2, p3, p0 * factor(stay, move, a, here)
+            q0, q1, q2, q3 = q1, q2, q3, q0 * factor(stay, move, b, here)
+        p, q = (p0, p1, p2, p3), (q0, q1, q2, q3)
+        if which:
+            key[whole], other_key[whole] = U32(word) ^ downward[whole], U32(other_word) ^ downward[whole]
+    return p, q
 
 
 @inlined

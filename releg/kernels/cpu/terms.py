@@ -19,6 +19,7 @@ from releg.kernels.cpu.loops import (
     logarithm_of,
     multiply_blocks,
     multiply_tile,
+    multiply_two,
     set_ratio,
 )
 from releg.kernels.cpu.tables import LIMIT, STEEP
@@ -159,6 +160,16 @@ def multiply_targets(number, link, scratch, slot, start, count, begin, end, key,
     downward = at(U32, link.downward, slot * (link.stride // BLOCK))
     ratio, rows = at(number, link.ratio, 0), at(I64, scratch.rows, 0)
     return multiply_blocks(stay, move, ratio, rows, start, count, begin, end, link.padded, turns, downward, key, which)
+
+
+@inlined
+def multiply_two_targets(number, link, scratch, slot, first, second, begin, end, which):
+    """The same for two sets: start, count and key of each; the second has at least as many members."""
+    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
+    turns = at(number, link.turn_ratio, slot * link.stride)
+    downward = at(U32, link.downward, slot * (link.stride // BLOCK))
+    ratio, rows = at(number, link.ratio, 0), at(I64, scratch.rows, 0)
+    return multiply_two(stay, move, ratio, rows, first, second, begin, end, link.padded, turns, downward, which)
 
 
 @step

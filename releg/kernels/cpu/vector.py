@@ -261,6 +261,17 @@ def bits(builder, kind, condition):
     return builder.zext(builder.bitcast(condition, ir.IntType(LANES)), kind)
 
 
+@_operation(lambda *conditions: types.uint32)
+def block_bits(builder, kind, a, b, c, d):
+    """The truth values of four vectors as the bits of a number."""
+
+    def join(low, high):
+        count = low.type.count + high.type.count
+        return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, count), list(range(count))))
+
+    return builder.bitcast(join(join(a, b), join(c, d)), kind)
+
+
 def _whole(kind):
     """Whole numbers of the same size as a vector's, the number of bits of one, and that of a mantissa."""
     size = 8 * _bytes(kind.element)

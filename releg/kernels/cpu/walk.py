@@ -19,7 +19,7 @@ from releg.kernels.cpu.terms import (
     TABLE,
     add_units,
     entropy_of_set,
-    multiply_targets,
+    multiply_two_targets,
     row_of,
     softplus_of_set,
     within_range,
@@ -207,21 +207,36 @@ def multiply_sets(number, call, scratch, index, link_index, slot, deeper):
     blocks, tile = link.stride // BLOCK, tile_of(at(I64, scratch.active_count, 0)[index])
     for begin in range(0, blocks, tile):
         end = min(begin + tile, blocks)
-        for place in range(firsts[1] - firsts[0]):
-            n, key = I64(order[place]), at(U32, scratch.keys, place * blocks)
-            start, count = I64(starts[n]), I64(sizes[n])
-            if within_range(link, count, end - begin):
-                p = product_of(multiply_targets(number, link, scratch, slot, start, count, begin, end, key, deeper))
-                keep(values, products, n, products[n] * p if deeper else products[n] / p)
+        last = firsts[1] - firsts[0] - 1
+        for place in range(0, last + 1, 2):  # two sets at a time: the smaller one first, since they are sorted
+            beside = min(place + 1, last)
+            n, m = I64(order[place]), I64(order[beside])
+            one = I64(starts[n]), I64(sizes[n]), at(U32, scratch.keys, place * blocks)
+            two = I64(starts[m]), I64(sizes[m]), at(U32, scratch.keys, beside * blocks)
+            if within_range(link, two[1], end - begin):
+                p, q = multiply_two_targets(number, link, scratch, slot, one, two, begin, end, deeper)
+                keep(values, products, n, product_of(p), deeper)
+                if beside > place:
+                    keep(values, products, m, product_of(q), deeper)
             else:
                 signs = at(number, layer.signs, slot * layer.width)
-                change = softplus_of_set(number, link, scratch, slot, signs, start, count, begin, end, key)
-                values[n] += change if deeper else -change
+                add_softplus(number, link, scratch, slot, signs, one, begin, end, values, n, deeper)
+                if beside > place:
+                    add_softplus(number, link, scratch, slot, signs, two, begin, end, values, m, deeper)
 
 
 @inlined
-def keep(values, products, n, p):
-    """Store p as the product of set n; if it could leave the range, add its logarithm to the value instead."""
+def add_softplus(number, link, scratch, slot, signs, which, begin, end, values, n, deeper):
+    """The same for set n, of start, count and key, if its products could leave the range."""
+    start, count, key = which
+    change = softplus_of_set(number, link, scratch, slot, signs, start, count, begin, end, key)
+    values[n] += change if deeper else -change
+
+
+@inlined
+def keep(values, products, n, p, deeper):
+    """Multiply or divide the product of set n by p; if it could leave the range, add its logarithm to the value."""
+    p = products[n] * p if deeper else products[n] / p
     if p > FAR or p < 1.0 / FAR:
         values[n] += math.log(p)
         p = 1.0
