@@ -20,7 +20,8 @@ from releg.sbn import Path, SigmoidBeliefNet
 
 TILE = 16  # units whose factors are multiplied together: two vectors
 ABREAST = 5  # rows whose factors are multiplied together
-BLOCK = 32  # targets of a set of units that are multiplied together: four vectors, one bit each in a word
+BLOCK = 32  # targets of a set of units that are multiplied together: four vectors, one bit each in half a word
+WORD = 64  # bits of a mask's word
 GROUP = 8  # targets between two points at which a product may be cut
 ROWS_IN_HAND = 25  # rows for which a worker reads the weights once: whole fives, see ABREAST
 LINE = 64  # bytes of a cache line, on which arrays begin
@@ -95,13 +96,13 @@ SCRATCH = _record(  # of one worker, for the row it is walking; H is the size of
     table=Address,  # (last_entry + 1,) int32 hash table: the number of a set, or -1
     last_entry=np.int64,  # one less than a power of two, as large as what is looked up needs
     widest=np.int64,  # H rounded up to whole blocks
-    active=Address,  # (H + 33,) int32 units of the next layer that change with some single unit
+    active=Address,  # (H + 65,) int32 units of the next layer that change with some single unit
     active_count=Address,  # (depth,) int64 how many these are in each layer
-    every=Address,  # (H + 33,) int32 all units
+    every=Address,  # (H + 65,) int32 all units
     limits=Address,  # (3, H) sign, margin and sign * logit of each active unit
     masks=Address,  # (H / 32, H) uint32 the active units that change with each single unit, one bit each
     counts=Address,  # (H,) int32 how many these are
-    keys=Address,  # (sets of a layer, H / 32) uint32 the units that change with each set, one bit each
+    keys=Address,  # (units or sets of a layer, H / 64) uint64 the units that change with each of them, one bit each
     line=Address,  # (targets,) one row of numbers
     ratios=Address,  # (targets, TILE) exp(w) of a tile of units
     mantissas=Address,  # (ABREAST, TILE) products of a tile and some rows
@@ -222,17 +223,17 @@ class Workspace:
         longest = round_up(max(self.shape.data_size, widest), BLOCK)
         members = self._place_members()
         entries = 2 << (2 * max(self.most)).bit_length()
-        words = widest // BLOCK + 1
+        words = widest // WORD + 1
         worker["widest"] = widest
         self._fill(worker, np.float64, values=nodes, products=round_up(sets, BLOCK))
         self._fill(worker, np.int32, follow=nodes, starts=sets, sizes=sets, members=members, counts=widest)
         self._fill(worker, np.int32, table=entries, order=max(self.most), bins=widest + 2, many=widest)
-        self._fill(worker, np.int32, active=widest + BLOCK + 1, every=widest + BLOCK + 1)
+        self._fill(worker, np.int32, active=widest + WORD + 1, every=widest + WORD + 1)
         every, begin = self.arrays[-1], (worker["every"] - self.arrays[-1].ctypes.data) // self.arrays[-1].itemsize
         every[begin:] = range(len(every) - begin)
         self._fill(worker, np.int64, rows=members, firsts=len(layers) + 1, active_count=len(layers), origins=sets)
-        self._fill(worker, np.uint32, masks=words * widest, keys=words * max(self.most))
-        self._fill(worker, np.uint64, hashes=sets)
+        self._fill(worker, np.uint32, masks=2 * words * widest)
+        self._fill(worker, np.uint64, hashes=sets, keys=words * max(self.most))
         self._fill(worker, self.number, limits=3 * widest, line=longest, ratios=longest * TILE)
         self._fill(worker, self.number, mantissas=ABREAST * TILE, powers=ABREAST * TILE)
 

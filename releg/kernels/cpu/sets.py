@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from releg.kernels.cpu.layout import LAYER
+from releg.kernels.cpu.layout import LAYER, WORD
 from releg.kernels.cpu.vector import at, count_bits, inlined, lowest_bit, record_at
 
-I32, I64, U32, U64 = np.int32, np.int64, np.uint32, np.uint64
-WORD, BYTES = 32, 4  # bits and bytes of a mask's word
+I32, I64, U64 = np.int32, np.int64, np.uint64
 SPREADS = U64(0x9E3779B97F4A7C15)  # spreads hashes over the table
 
 
@@ -37,7 +36,7 @@ def forget(scratch, expected):
 
 
 @inlined
-def number_of(call, scratch, index, mask_at, stride, words, count, units, usual):
+def number_of(call, scratch, index, mask_at, words, count, units, usual):
     """The number of a set of several units of that layer; a new one if it was not met before.
 
     Args:
@@ -45,24 +44,21 @@ def number_of(call, scratch, index, mask_at, stride, words, count, units, usual)
         scratch: the worker's.
         index: the layer.
         mask_at: address of the mask, which must stay there while masks of this kind are looked up.
-        stride: how far apart its words are.
         words: how many it has.
         count: how many units it has.
         units: the unit that each of its bits stands for.
         usual: a word seldom has more units than this.
     """
-    mask, table, hashes = at(U32, mask_at, 0), at(I32, scratch.table, 0), at(U64, scratch.hashes, 0)
-    origins, mix, power = at(I64, scratch.origins, 0), U64(mask[0]), call.multiplier
-    if words > 1:
-        mix |= U64(mask[stride]) << U64(WORD)
-    for word in range(2, words):
-        mix += U64(mask[word * stride]) * power
+    mask, table, hashes = at(U64, mask_at, 0), at(I32, scratch.table, 0), at(U64, scratch.hashes, 0)
+    origins, mix, power = at(I64, scratch.origins, 0), mask[0], call.multiplier
+    for word in range(1, words):
+        mix += mask[word] * power
         power *= call.multiplier
     entry = I64((mix * SPREADS) >> U64(40)) & scratch.last_entry
     n = I64(table[entry])
     while n >= 0:
-        # beyond two words, equal hashes do not prove equal masks
-        if hashes[n] == mix and (words <= 2 or is_same(mask, at(U32, origins[n], 0), stride, words)):
+        # beyond one word, equal hashes do not prove equal masks
+        if hashes[n] == mix and (words == 1 or is_same(mask, at(U64, origins[n], 0), words)):
             return n
         entry = (entry + 1) & scratch.last_entry
         n = I64(table[entry])
@@ -71,15 +67,15 @@ def number_of(call, scratch, index, mask_at, stride, words, count, units, usual)
     table[entry], hashes[n], origins[n] = n, mix, mask_at
     start = end_of_members(call, scratch, index, n)
     at(I32, scratch.starts, 0)[n], at(I32, scratch.sizes, 0)[n] = start, count
-    list_units(mask, stride, words, units, at(I32, scratch.members, start), usual)
+    list_units(mask, words, units, at(I32, scratch.members, start), usual)
     return n
 
 
 @inlined
-def is_same(mask, other, stride, words):
+def is_same(mask, other, words):
     """Whether two masks have the same words."""
     word = 0
-    while word < words and mask[word * stride] == other[word * stride]:
+    while word < words and mask[word] == other[word]:
         word += 1
     return word == words
 
@@ -93,7 +89,7 @@ def end_of_members(call, scratch, index, n):
 
 
 @inlined
-def list_units(mask, stride, words, units, members, usual):
+def list_units(mask, words, units, members, usual):
     """Write the units of a mask into members.
 
     For each word it writes at least `usual` units, even if the word has fewer: the number is unpredictable, and a
@@ -101,38 +97,32 @@ def list_units(mask, stride, words, units, members, usual):
     """
     end = 0
     for word in range(words):
-        bits, place = U64(mask[word * stride]), end
+        bits, place = mask[word], end
         end += count_bits(bits)
         for more in range(usual):
-            members[place + more], bits = units[word * WORD + lowest(bits)], bits & (bits - U64(1))
+            members[place + more], bits = units[word * WORD + lowest_bit(bits)], bits & (bits - U64(1))
         place += usual
         while bits != 0:
-            members[place], bits = units[word * WORD + lowest(bits)], bits & (bits - U64(1))
+            members[place], bits = units[word * WORD + lowest_bit(bits)], bits & (bits - U64(1))
             place += 1
 
 
 @inlined
-def lowest(bits):
-    """The place of the lowest bit of a word; WORD if there is none."""
-    return lowest_bit(bits | (U64(1) << U64(WORD)))
-
-
-@inlined
 def size_of(mask, words):
-    """How many units are in the set of a mask whose words follow each other."""
+    """How many units are in the set of a mask."""
     count = 0
     for word in range(words):
-        count += count_bits(U64(mask[word]))
+        count += count_bits(mask[word])
     return count
 
 
 @inlined
 def first_of(mask, words):
-    """The place of the first bit of such a mask, which has one."""
+    """The place of the first bit of a mask that has one."""
     word = 0
     while word + 1 < words and mask[word] == 0:
         word += 1
-    return word * WORD + lowest(U64(mask[word]))
+    return word * WORD + lowest_bit(mask[word])
 
 
 @inlined

@@ -321,8 +321,8 @@ def shift(builder, kind, vector, by):
 
 @_operation(lambda word: types.int64, keep=True)
 def lowest_bit(builder, kind, word):
-    """Position of the lowest bit set in a word of 64, which is not zero."""
-    return builder.cttz(word, ir.Constant(I1, 1))
+    """Position of the lowest bit set in a word of 64; 64 if there is none."""
+    return builder.cttz(word, ir.Constant(I1, 0))
 
 
 @_operation(lambda word: types.int64, keep=True)

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from releg.kernels.cpu.layout import BLOCK, LAYER, LINK, SCRATCH
+from releg.kernels.cpu.layout import BLOCK, LAYER, LINK, SCRATCH, WORD
 from releg.kernels.cpu.loops import logarithm, product_of
-from releg.kernels.cpu.sets import BYTES, WORD, end_of_members, first_of, forget, nothing, number_of, size_of, sort_sets
+from releg.kernels.cpu.sets import end_of_members, first_of, forget, nothing, number_of, size_of, sort_sets
 from releg.kernels.cpu.tables import prepare_rows
 from releg.kernels.cpu.terms import (
     FAR,
@@ -39,6 +39,7 @@ from releg.kernels.cpu.vector import (
 )
 
 F64, I32, I64, U32, U64 = np.float64, np.int32, np.int64, np.uint32, np.uint64
+BYTES = WORD // 8
 
 
 @step
@@ -113,19 +114,25 @@ def follow_units(number, call, scratch, index, slot):
         many[found] = i
         found += counts[i] > 1
     forget(scratch, found)
-    active = at(I32, scratch.active, 0)
+    active, masks = at(I32, scratch.active, 0), at(U32, scratch.masks, 0)
     for m in range(found):
-        i = I64(many[m])
-        n = number_of(
-            call, scratch, index + 1, scratch.masks + BYTES * i, layer.width, words, I64(counts[i]), active, 4
-        )
-        follow[i] = none + 1 + n
+        i, key_at = I64(many[m]), scratch.keys + BYTES * words * m
+        for word in range(words):
+            low, high = masks[2 * word * layer.width + i], masks[(2 * word + 1) * layer.width + i]
+            at(U64, key_at, 0)[word] = U64(low) | U64(high) << U64(BLOCK)
+        follow[i] = none + 1 + number_of(call, scratch, index + 1, key_at, words, I64(counts[i]), active, 4)
 
 
 @inlined
 def words_of(scratch, index):
     """How many words a mask over the active units of a layer has."""
     return max(1, (at(I64, scratch.active_count, 0)[index] + WORD - 1) // WORD)
+
+
+@inlined
+def words_of_targets(link):
+    """How many words a mask over the targets of a link has."""
+    return (link.stride + WORD - 1) // WORD
 
 
 @inlined
@@ -174,17 +181,17 @@ def fill_masks(number, call, scratch, index, slot):
         s = load(signs, i)
         more = zero = like(s, 0.0)
         count = which = spread(I32(0))
-        for word in range(words_of(scratch, index + 1)):
+        for half in range(2 * words_of(scratch, index + 1)):
             mask = spread(U32(0))
-            for a in range(word * WORD, min(word * WORD + WORD, active_count)):
+            for a in range(half * BLOCK, min(half * BLOCK + BLOCK, active_count)):
                 row = I64(active[a]) * layer.width + i
                 both = spread(limits[a]) * s
                 hit = both * load(across, row) > spread(limits[widest + a])
-                mask = mask | select(hit, spread(U32(U64(1) << U64(a - word * WORD))), spread(U32(0)))
+                mask = mask | select(hit, spread(U32(U64(1) << U64(a - half * BLOCK))), spread(U32(0)))
                 more = more + select(hit, both * load(cross, row) - spread(limits[2 * widest + a]), zero)
                 count = count + select(hit, spread(I32(1)), spread(I32(0)))
                 which = which + select(hit, spread(active[a]), spread(I32(0)))
-            store(masks, word * layer.width + i, mask)
+            store(masks, half * layer.width + i, mask)
         store(counts, i, count)
         store(change, i, load(change, i) + widen(more))
         after = select(count == spread(I32(1)), which + spread(I32(deeper.first)), none)
@@ -204,15 +211,16 @@ def multiply_sets(number, call, scratch, index, link_index, slot, deeper):
     firsts, order = at(I64, scratch.firsts, index), at(I32, scratch.order, 0)
     starts, sizes = at(I32, scratch.starts, 0), at(I32, scratch.sizes, 0)
     values, products = at(F64, scratch.values, nothing(call) + 1), at(F64, scratch.products, 0)
-    blocks, tile = link.stride // BLOCK, tile_of(at(I64, scratch.active_count, 0)[index])
+    blocks, halves = link.stride // BLOCK, 2 * words_of_targets(link)
+    tile = tile_of(at(I64, scratch.active_count, 0)[index])
     for begin in range(0, blocks, tile):
         end = min(begin + tile, blocks)
         last = firsts[1] - firsts[0] - 1
         for place in range(0, last + 1, 2):  # two sets at a time: the smaller one first, since they are sorted
             beside = min(place + 1, last)
             n, m = I64(order[place]), I64(order[beside])
-            one = I64(starts[n]), I64(sizes[n]), at(U32, scratch.keys, place * blocks)
-            two = I64(starts[m]), I64(sizes[m]), at(U32, scratch.keys, beside * blocks)
+            one = I64(starts[n]), I64(sizes[n]), at(U32, scratch.keys, place * halves)
+            two = I64(starts[m]), I64(sizes[m]), at(U32, scratch.keys, beside * halves)
             if within_range(link, two[1], end - begin):
                 p, q = multiply_two_targets(number, link, scratch, slot, one, two, begin, end, deeper)
                 keep(values, products, n, product_of(p), deeper)
@@ -247,6 +255,9 @@ def keep(values, products, n, p, deeper):
 def follow_sets(number, call, scratch, index, slot):
     """The terms of the next layer and which node follows, for every set of a layer."""
     firsts, order = at(I64, scratch.firsts, index), at(I32, scratch.order, 0)
+    words = words_of_targets(record_at(LINK, call.links, 2 * index + 1))
+    for place in range(firsts[1] - firsts[0]):
+        at(U64, scratch.keys, place * words)[words - 1] = 0  # half of it may belong to no block of targets
     multiply_sets(number, call, scratch, index, 2 * index + 1, slot, True)
     forget(scratch, firsts[1] - firsts[0])
     for place in range(firsts[1] - firsts[0]):
@@ -259,12 +270,12 @@ def follow_set(number, call, scratch, index, slot, place, n):
     layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
     link, starts = record_at(LINK, call.links, 2 * index + 1), at(I32, scratch.starts, 0)
     start, count = I64(starts[n]), I64(at(I32, scratch.sizes, 0)[n])
-    words, after, more = link.stride // BLOCK, nothing(call), 0.0
+    words, after, more = words_of_targets(link), nothing(call), 0.0
     node, key_at = after + 1 + n, scratch.keys + BYTES * words * place
-    key = at(U32, key_at, 0)
+    key = at(U64, key_at, 0)
     changed = size_of(key, words)
     if changed > 1:
-        m = number_of(call, scratch, index + 1, key_at, 1, words, changed, at(I32, scratch.every, 0), 2)
+        m = number_of(call, scratch, index + 1, key_at, words, changed, at(I32, scratch.every, 0), 3)
         after += 1 + m
         more = terms_of_pairs(number, call, scratch, index, slot, start, count, I64(starts[m]), changed)
     elif changed == 1:
