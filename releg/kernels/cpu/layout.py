@@ -25,6 +25,9 @@ WORD = 64  # bits of a mask's word
 GROUP = 8  # targets between two points at which a product may be cut
 ROWS_IN_HAND = 25  # rows for which a worker reads the weights once: whole fives, see ABREAST
 LINE = 64  # bytes of a cache line, on which arrays begin
+ARENA = (
+    32 << 20
+)  # bytes that are asked for at once: of so many, numpy asks for large pages; what is not used costs nothing
 Address = np.int64
 
 
@@ -154,7 +157,9 @@ class Workspace:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.arrays: list[np.ndarray] = []  # what the addresses point to
+        self.arenas: list[np.ndarray] = []  # what the addresses point to
+        self.bytes = 0  # how much memory is used
+        self._free = range(0)  # addresses in the last arena
         depth = len(shape.layers)
         self.number = np.dtype(str(shape.dtype).removeprefix("torch."))
         self.links, self.layers = np.zeros(2 * depth, LINK), np.zeros(depth, LAYER)
@@ -171,20 +176,21 @@ class Workspace:
         self.layers["before"][1:] = np.cumsum(self.layers["size"])[:-1]
         # a layer has at most as many sets as there are units above it: each unit or set is followed by one
         self.most = list(accumulate(shape.layers[:-1], initial=0))
+        self.every = np.arange(round_up(max(shape.layers), BLOCK) + WORD + 1, dtype=np.int32)
         for worker in self.scratch:
             self._fill_scratch(worker)
         self._fill_call()
 
-    @property
-    def bytes(self) -> int:
-        """How much memory there is."""
-        return sum(array.nbytes for array in self.arrays)
-
     def _new(self, count: int, kind: Any) -> int:
         """The address of `count` zeros, aligned to a cache line; the last vector may extend past their end."""
-        array = np.zeros(count + 2 * LINE // np.dtype(kind).itemsize, kind)
-        self.arrays.append(array)
-        return round_up(array.ctypes.data, LINE)
+        size = round_up(count * np.dtype(kind).itemsize, LINE) + LINE
+        if size > len(self._free):
+            arena = np.zeros(max(ARENA, size + LINE), np.uint8)
+            self.arenas.append(arena)
+            self._free = range(round_up(arena.ctypes.data, LINE), arena.ctypes.data + len(arena))
+        address, self._free = self._free.start, self._free[size:]
+        self.bytes += size
+        return address
 
     def _fill(self, record: Any, kind: Any, **counts: int) -> None:
         for name, count in counts.items():
@@ -228,9 +234,8 @@ class Workspace:
         self._fill(worker, np.float64, values=nodes, products=round_up(sets, BLOCK))
         self._fill(worker, np.int32, follow=nodes, starts=sets, sizes=sets, members=members, counts=widest)
         self._fill(worker, np.int32, table=entries, order=max(self.most), bins=widest + 2, many=widest)
-        self._fill(worker, np.int32, active=widest + WORD + 1, every=widest + WORD + 1)
-        every, begin = self.arrays[-1], (worker["every"] - self.arrays[-1].ctypes.data) // self.arrays[-1].itemsize
-        every[begin:] = range(len(every) - begin)
+        self._fill(worker, np.int32, active=widest + WORD + 1)
+        worker["every"] = self.every.ctypes.data
         self._fill(worker, np.int64, rows=members, firsts=len(layers) + 1, active_count=len(layers), origins=sets)
         self._fill(worker, np.uint32, masks=2 * words * widest)
         self._fill(worker, np.uint64, hashes=sets, keys=words * max(self.most))
