@@ -202,7 +202,7 @@ class Workspace:
         slots = self.shape.workers * self.shape.in_hand
         per_slot = dict.fromkeys(("logits", "stay", "move", "lean", "turn", "turn_ratio"), slots * stride)
         self._fill(link, self.number, slopes=tiled * padded, top=tiled, spread=tiled, **per_slot)
-        self._fill(link, self.number, plain=units * stride, steep_ratio=tiled * padded)
+        self._fill(link, self.number, plain=tiled * stride, steep_ratio=tiled * padded)
         self._fill(link, np.float64, half=tiled, level=tiled)
         self._fill(link, np.int32, cuts=tiled // TILE * (padded // GROUP + 1), chosen=slots * stride)
         self._fill(link, np.int32, steep=tiled * padded, steep_count=tiled)
@@ -213,7 +213,7 @@ class Workspace:
         """One table for both links of a layer, so that a member of a set has one place in it."""
         pace = links["stride"].sum()
         links["pace"] = pace
-        links["ratio"][0] = self._new(2 * links["units"][0] * pace, self.number)
+        links["ratio"][0] = self._new(2 * round_up(links["units"][0], TILE) * pace, self.number)
         links["ratio"][1] = links["ratio"][0] + links["stride"][0] * self.number.itemsize
 
     def _fill_layer(self, layer: Any, size: int, deeper: int) -> None:

@@ -32,6 +32,7 @@ from releg.kernels.cpu.vector import (
     select,
     step,
     store,
+    store_columns,
     take,
     widen,
 )
@@ -73,26 +74,34 @@ def prepare_tile(number, call, scratch, index, begin):
     measure_tile(number, link, begin)
     rows = index >= 2 or call.entropy != 0
     if rows:
-        copy_rows(
-            at(number, link.slopes, begin * link.padded), at(number, link.plain, 0), link, begin, end, link.stride
-        )
+        tile, plain = at(number, link.slopes, begin * link.padded), at(number, link.plain, begin * link.stride)
+        copy_rows(tile, plain, link.padded, link.stride)
     if index % 2 == 0 and index > 0:
         for unit in range(begin, end):
             prepare_crossing(number, call, index, unit)
     fill_slopes(number, link, begin, ratios)
     list_steep(number, link, begin, end, ratios)
     if rows:
-        copy_rows(ratios, at(number, link.ratio, 0), link, begin, end, 2 * link.pace)
+        copy_rows(ratios, at(number, link.ratio, 2 * begin * link.pace), link.padded, 2 * link.pace)
         for unit in range(begin, end):
             invert(at(number, link.ratio, 2 * unit * link.pace), link.pace, link.padded)
 
 
 @inlined
-def copy_rows(tile, rows, link, begin, end, stride):
-    """The numbers of a tile into one row per unit."""
-    for unit in range(begin, end):
-        for j in range(link.padded):
-            rows[unit * stride + j] = tile[j * TILE + unit - begin]
+def copy_rows(tile, rows, length, stride):
+    """The numbers of a tile into one row per unit, LANES units and targets at a time."""
+    for part in range(0, TILE, LANES):
+        for j in range(0, length, LANES):
+            a, b, c, d = load_lines(tile, j * TILE + part)
+            e, f, g, h = load_lines(tile, (j + LANES // 2) * TILE + part)
+            store_columns(rows, part * stride + j, stride, a, b, c, d, e, f, g, h)
+
+
+@inlined
+def load_lines(tile, first):
+    """Four vectors of a tile, one for each of four targets."""
+    a, b = load(tile, first), load(tile, first + TILE)
+    return a, b, load(tile, first + 2 * TILE), load(tile, first + 3 * TILE)
 
 
 @inlined

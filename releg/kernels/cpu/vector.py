@@ -158,6 +158,22 @@ def store(builder, kind, pointer, index, vector):
 
 
 @_operation(_nothing)
+def store_columns(builder, kind, pointer, index, stride, a, b, c, d, e, f, g, h):
+    """Write LANES vectors as the columns of a matrix; its rows begin at pointer[index], pointer[index + stride], ..."""
+    half = LANES // 2
+    order = [lane // 2 + LANES * (lane % 2) for lane in range(2 * LANES)]  # of two vectors, lane by lane
+    low, high = (ir.Constant(ir.VectorType(I32, LANES), part) for part in (order[:LANES], order[LANES:]))
+    rows = [a, b, c, d, e, f, g, h]
+    for _ in range(half.bit_length()):  # each pass moves one bit of a number's place from the lane to the vector
+        pairs = zip(rows[:half], rows[half:], strict=True)
+        rows = [builder.shuffle_vector(x, y, part) for x, y in pairs for part in (low, high)]
+    for row in rows:
+        there = builder.bitcast(builder.gep(pointer, [index]), row.type.as_pointer())
+        builder.store(row, there).align = _bytes(row.type.element)
+        index = builder.add(index, stride)
+
+
+@_operation(_nothing)
 def copy(builder, kind, to, source, count):
     """to[j] = source[j] for j below count."""
     cgutils.memcpy(builder, to, source, count)
