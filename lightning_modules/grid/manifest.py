@@ -66,14 +66,18 @@ def kept(results: Path, found: Sequence[RunStatus]) -> list[RunStatus]:
 
 
 def _recorded(path: Path) -> list[dict[str, Any]]:
-    """All entries of a manifest, each of which has to fit its digest; none if there is no file."""
+    """All entries of a manifest, each of which has to fit its digest; none if there is no file.
+
+    An entry that was written before there were digests gets one now.
+    """
     if not path.is_file():
         return []
     entries = _read(path).get("runs")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{path} is damaged, expected a list of runs; restore it, or delete it to train all runs")
     for entry in entries:
-        if entry.get("digest") != digest_of({key: value for key, value in entry.items() if key != "digest"}):
+        digest = digest_of({key: value for key, value in entry.items() if key != "digest"})
+        if entry.setdefault("digest", digest) != digest:
             raise ValueError(
                 f"{path} does not have {entry.get('folder', 'a run')} as it was written, expected an entry that fits "
                 "its digest; restore the file, or delete the entry to train the run again"

@@ -78,9 +78,10 @@ def test_runs_that_were_trained_elsewhere_are_kept_with_what_was_recorded(tmp_pa
     (lr, *_) = plan(SMOKE, 1, there)
     write_manifests(there, "trained", [finish(lr, there)], {}, [lr], 10.0)
     here.mkdir()
-    (here / RUNS).write_bytes((there / RUNS).read_bytes())
     found = [status_of(run) for run in plan(SMOKE, 1, here)[:2]]
     assert [status.result for status in found] == [None, None]
+    (here / RUNS).write_text(re.sub(r',\s*"digest": "\w+"', "", (there / RUNS).read_text()))  # by an earlier version
+    assert read(here) != read(there)
     same, other = kept(here, found)
     assert (same.result, other.result) == (RESULT, None)
     write_manifests(here, "looks", [same], {}, [], 1.0)
@@ -97,11 +98,10 @@ def test_runs_that_were_trained_elsewhere_are_kept_with_what_was_recorded(tmp_pa
             "as it was written, expected an entry",
         ),
         (lambda text: text.replace('"model.val_samples": ', '"model.val_samples": 1'), "as it was written, expected"),
-        (lambda text: re.sub(r',\s*"digest": "\w+"', "", text), "as it was written, expected"),
         (lambda text: text[:1000], "is damaged, expected a list of runs"),
         (lambda text: '{"runs": [7]}', "is damaged, expected a list of runs"),
     ],
-    ids=["a number", "a setting", "without a digest", "cut", "no run"],
+    ids=["a number", "a setting", "cut", "no run"],
 )
 def test_a_manifest_that_is_not_as_it_was_written_is_not_believed(
     damage: Callable[[str], str], said: str, tmp_path: Path
