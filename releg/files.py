@@ -25,15 +25,16 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 def write_json(path: Path, content: Any, indent: int = 1) -> Path:
     """Write a JSON file. A number that is not finite becomes null: JSON has no word for it, and many readers fail."""
-    text = json.dumps(_without_infinities(content), indent=indent, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(without_infinities(content), indent=indent, ensure_ascii=False, allow_nan=False)
     return write_atomically(path, text + "\n")
 
 
-def _without_infinities(value: Any) -> Any:
+def without_infinities(value: Any) -> Any:
+    """As a JSON file keeps it."""
     if isinstance(value, dict):
-        return {key: _without_infinities(inner) for key, inner in value.items()}
+        return {key: without_infinities(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_infinities(inner) for inner in value]
+        return [without_infinities(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -12,9 +12,10 @@ from lightning_modules.grid.options import ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import differences, settings_of
-from lightning_modules.run.provenance import read_provenance
+from lightning_modules.run.provenance import EARLIER, read_provenance
+from lightning_modules.run.result import digest_of
 from lightning_modules.shipped_estimators import read_estimator
-from releg.files import write_json
+from releg.files import without_infinities, write_json
 from releg.naming.file_names import EXTENDED_RUNS, RUNS
 from releg.naming.names import EXTENDED_ARCHITECTURE
 
@@ -56,9 +57,32 @@ def write_manifests(
 
 
 def kept(results: Path, found: Sequence[RunStatus]) -> list[RunStatus]:
-    """The same runs; one that is not finished here but recorded in the manifest counts as finished."""
-    entries = _read(results / RUNS).get("runs", [])
+    """The same runs; one that is not finished here but recorded in the manifest counts as finished.
+
+    ValueError if the manifest is not as it was written: its numbers would be believed.
+    """
+    entries = _recorded(results / RUNS)
     return [each if each.result is not None else _as_recorded(each, entries) for each in found]
+
+
+def _recorded(path: Path) -> list[dict[str, Any]]:
+    """All entries of a manifest, each of which has to fit its digest; none if there is no file.
+
+    An entry that was written before there were digests gets one now.
+    """
+    if not path.is_file():
+        return []
+    entries = _read(path).get("runs")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{path} is damaged, expected a list of runs; restore it, or delete it to train all runs")
+    for entry in entries:
+        digest = digest_of({key: value for key, value in entry.items() if key != "digest"})
+        if entry.setdefault("digest", digest) != digest:
+            raise ValueError(
+                f"{path} does not have {entry.get('folder', 'a run')} as it was written, expected an entry that fits "
+                "its digest; restore the file, or delete the entry to train the run again"
+            )
+    return entries
 
 
 def _as_recorded(status: RunStatus, entries: Sequence[dict[str, Any]]) -> RunStatus:
@@ -81,7 +105,8 @@ def _in_second_table(run: GridRun) -> bool:
 
 def _made_at_once(status: RunStatus, made: Container[GridRun]) -> bool:
     """Whether this command made the whole run: every process leaves one entry."""
-    return status.run in made and len(_provenance(status.folder)) == 1
+    entries = _provenance(status.folder)
+    return status.run in made and len(entries) == 1 and EARLIER not in entries[0]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -96,7 +121,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _entry(results: Path, status: RunStatus) -> dict[str, Any]:
     if status.recorded is not None:
         return status.recorded
-    return {
+    entry = {
         "folder": str(status.folder.relative_to(results)),
         "estimator": status.run.estimator,
         **_nature(Path(ESTIMATOR_OVERLAYS.get(status.run.estimator, status.run.estimator)).stem),
@@ -104,6 +129,7 @@ def _entry(results: Path, status: RunStatus) -> dict[str, Any]:
         "result": status.result,
         "provenance": _provenance(status.folder),
     }
+    return {**entry, "digest": digest_of(without_infinities(entry))}
 
 
 def _nature(name: str) -> dict[str, Any]:

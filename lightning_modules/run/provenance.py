@@ -19,11 +19,13 @@ from typing import Any
 import torch
 
 from lightning_modules import ROOT
+from lightning_modules.console import say
 from lightning_modules.run.settings import Config
 from releg.files import write_json
 from releg.machine import cores
 
 PROVENANCE = "provenance.json"
+EARLIER = "earlier_entries"  # of an entry: "damaged" if some before it were
 NOT_THE_USERS = ("releg", "lightning_modules", "torch", "pytorch_lightning", "lightning")
 INSTALLED = ("site-packages", "dist-packages")
 PACKAGES = ("torch", "torchvision", "pytorch-lightning", "torchmetrics", "numba", "numpy")
@@ -51,11 +53,15 @@ def record_provenance(folder: Path, data_checksum: str, config: Config) -> str:
 
     Returns in one line what differs from the entry before; empty if nothing does, or if there is none.
     """
-    before = read_provenance(folder)
+    path = folder / PROVENANCE
+    before, is_whole = _read(path)
     entry = provenance() | {"data_sha256": data_checksum}
+    if not is_whole:
+        say(f"{path} is damaged, expected an entry of each process that worked on the run; what it lacks is lost")
+        entry[EARLIER] = "damaged"
     if own := own_sources(config):
         entry["own_sources"] = own
-    write_json(folder / PROVENANCE, [*before, entry], indent=2)
+    write_json(path, [*before, entry], indent=2)
     return "; ".join(_changes(before[-1], entry)) if before else ""
 
 
@@ -108,11 +114,19 @@ def _commit(entry: dict[str, Any]) -> str:
 
 def read_provenance(folder: Path) -> list[dict[str, Any]]:
     """All whole entries of a run; none if the file is missing or damaged."""
+    return _read(folder / PROVENANCE)[0]
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], bool]:
+    """The entries that can be read, and whether these are all."""
     try:
-        entries = json.loads((folder / PROVENANCE).read_bytes())
+        entries = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return [], True
     except (OSError, ValueError):
-        return []
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        return [], False
+    whole = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return whole, whole == entries
 
 
 def _program() -> str:

@@ -20,7 +20,7 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
         raise FloatingPointError(
             f"{', '.join(bad)} of {folder} is not finite, expected a number; continue with a lower learning rate"
         )
-    text = json.dumps({**result, "digest": _digest(result)}, indent=2, allow_nan=False)
+    text = json.dumps({**result, "digest": digest_of(result)}, indent=2, allow_nan=False)
     write_atomically(folder / RESULT, text + "\n")
 
 
@@ -36,13 +36,14 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in NUMBERS):
         raise ValueError(_damaged(path))
     digest = result.pop("digest", None)
-    if digest != _digest(result):
+    if digest != digest_of(result):
         raise ValueError(_damaged(path))
     return result
 
 
-def _digest(result: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()[:16]
+def digest_of(content: dict[str, Any]) -> str:
+    """Of what a JSON file holds."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _is_finite(value: object) -> bool:

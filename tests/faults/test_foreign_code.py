@@ -63,10 +63,10 @@ def test_a_config_beside_a_checkpoint_may_name_only_shipped_classes(
 ) -> None:
     rename(folder, {"class_path": "foreign.Foreign"})
     assert cli.main([*command, "--ckpt", str(folder / "best.ckpt")]) == 2
+    assert not (folder / "code_was_run").exists()
     said = capsys.readouterr().err.splitlines()[-1]
     assert f"{folder / 'config.yaml'} names foreign.Foreign, expected only classes of releg, " in said
     assert said.endswith("add --trust")
-    assert not (folder / "code_was_run").exists()
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
     done = subprocess.run(
         releg_command("fit", *given), cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
     assert not (tmp_path / "code_was_run").exists()
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

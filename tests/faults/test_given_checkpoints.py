@@ -1,8 +1,10 @@
 """Checkpoints that the user names: evaluated with nothing else given, and the start of a run only once."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import pytorch_lightning as pl
 
 from lightning_modules import cli
 from tests.lightning_modules.commands_helper import fit, folder_of
@@ -34,16 +36,30 @@ def test_a_checkpoint_is_enough_to_test_it(option: str, run: Path, capsys: pytes
     assert f"test/elbo {result(run)['test/elbo']:.4f}" in lines
 
 
-def test_a_given_checkpoint_is_the_start_only_once(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+class Interrupted(pl.Callback):
+    """Notes the steps at which training begins; interrupts it the first time."""
+
+    began: ClassVar[list[int]] = []
+
+    def on_train_start(self, trainer: pl.Trainer, *args: object) -> None:
+        self.began.append(trainer.global_step)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: object) -> None:
+        if len(self.began) == 1 and trainer.global_step == 95:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("option", ["--ckpt", "--ckpt_path"])
+def test_a_given_checkpoint_is_the_start_only_once(
+    option: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", logger="releg")
-    slower = ["--model.optimizer.init_args.lr", "0.0001", "--trainer.max_steps", "80"]
-    given = fit(tmp_path, "--ckpt", str(run / "last.ckpt"), *slower)
-    assert cli.main(given) == 0
-    assert "was trained with model.optimizer.init_args.lr 0.001; from here on it is 0.0001" in caplog.text
-    first = result(folder_of(tmp_path))
-    (folder_of(tmp_path) / "result.json").unlink()
-    caplog.clear()
-    assert cli.main(given) == 0
-    assert f"continuing {folder_of(tmp_path)} from last.ckpt" in caplog.text
-    assert "was trained with" not in caplog.text
-    assert result(folder_of(tmp_path)) == first
+    monkeypatch.setattr(Interrupted, "began", [])
+    config = tmp_path / "interrupted.yaml"
+    config.write_text(f"trainer: {{callbacks: [{{class_path: {Interrupted.__module__}.Interrupted}}]}}")
+    slower = ["--model.optimizer.init_args.lr", "0.0001", "--trainer.max_steps", "100"]
+    given = fit(tmp_path, option, str(run / "last.ckpt"), "--config", str(config), *slower)
+    assert [cli.main(given), cli.main(given)] == [130, 0]
+    assert Interrupted.began == [60, 80]
+    assert caplog.text.count("was trained with model.optimizer.init_args.lr 0.001; from here on it is 0.0001") == 1
+    assert result(folder_of(tmp_path))["steps"] == 100

@@ -1,8 +1,9 @@
 """What is said when the machine does not do what it should: the cause, and what helps against it."""
 
-import os
+import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -68,14 +69,22 @@ def test_a_negative_number_keeps_its_sign(tmp_path: Path, capsys: pytest.Capture
     assert one_sentence(ValueError("the step is\n  - -5")) == "the step is -5"
 
 
-def test_the_papers_numbers_are_copied_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+def test_the_papers_numbers_are_copied_whole_or_not_at_all(tmp_path: Path) -> None:
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # less than the file
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full_disk)
-        with pytest.raises(OSError, match="No space left"):
-            reproduce._prepare(tmp_path)
-        assert not list(tmp_path.iterdir())
+    stopped = subprocess.run(
+        [sys.executable, "-m", "lightning_modules.grid", "--results", str(tmp_path)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=small_disk,
+        check=False,
+    )
+    assert stopped.returncode == 2
+    assert not list(tmp_path.iterdir())
+    assert stopped.stderr.startswith("reproduce.sh: cannot write ")
     reproduce._prepare(tmp_path)
     assert (tmp_path / "paper.json").read_bytes() == (ROOT / "results" / "paper.json").read_bytes()

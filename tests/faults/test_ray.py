@@ -112,6 +112,8 @@ def test_with_workers_killed_and_a_machine_lost_it_ends_with_the_same_numbers(
     assert same
     logs = [path.read_text() for path in tmp_path.rglob("log.txt")]
     assert sum(log.count("--- SBN") for log in logs) >= 4, "two runs, one of them started again twice"
+    for said in (err, *logs):
+        tally.read(said)
 
 
 @pytest.mark.long

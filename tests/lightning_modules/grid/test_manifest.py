@@ -1,13 +1,15 @@
 """runs.json and extended_runs.json: what they say of how the runs were made."""
 
 import json
+import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lightning_modules import CONFIGS
+from lightning_modules import CONFIGS, RESULTS
 from lightning_modules.grid.__main__ import main
 from lightning_modules.grid.manifest import kept, write_manifests
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
@@ -76,15 +78,48 @@ def test_runs_that_were_trained_elsewhere_are_kept_with_what_was_recorded(tmp_pa
     (lr, *_) = plan(SMOKE, 1, there)
     write_manifests(there, "trained", [finish(lr, there)], {}, [lr], 10.0)
     here.mkdir()
-    (here / RUNS).write_bytes((there / RUNS).read_bytes())
     found = [status_of(run) for run in plan(SMOKE, 1, here)[:2]]
     assert [status.result for status in found] == [None, None]
+    (here / RUNS).write_text(re.sub(r',\s*"digest": "\w+"', "", (there / RUNS).read_text()))  # by an earlier version
+    assert read(here) != read(there)
     same, other = kept(here, found)
     assert (same.result, other.result) == (RESULT, None)
     write_manifests(here, "looks", [same], {}, [], 1.0)
     assert read(here) == read(there)
     (longer, *_) = plan(SMOKE.with_name("quick.yaml"), 1, here)
     assert kept(here, [status_of(longer)])[0].result is None  # other settings are another run
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            lambda text: text.replace('"test/elbo": -100.0', '"test/elbo": -99.0'),
+            "as it was written, expected an entry",
+        ),
+        (lambda text: text.replace('"model.val_samples": ', '"model.val_samples": 1'), "as it was written, expected"),
+        (lambda text: text[:1000], "is damaged, expected a list of runs"),
+        (lambda text: '{"runs": [7]}', "is damaged, expected a list of runs"),
+    ],
+    ids=["a number", "a setting", "cut", "no run"],
+)
+def test_a_manifest_that_is_not_as_it_was_written_is_not_believed(
+    damage: Callable[[str], str], said: str, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (lr, *_) = plan(SMOKE, 1, there)
+    write_manifests(there, "trained", [finish(lr, there)], {}, [lr], 10.0)
+    here.mkdir()
+    whole = (there / RUNS).read_text()
+    assert damage(whole) != whole
+    (here / RUNS).write_text(damage(whole))
+    with pytest.raises(ValueError, match=said):
+        kept(here, [status_of(run) for run in plan(SMOKE, 1, here)[:1]])
+
+
+def test_published_manifests_are_as_they_were_written() -> None:
+    for path in RESULTS.rglob(RUNS):
+        assert kept(path.parent, []) == []
 
 
 def test_a_report_trains_nothing_and_shows_what_is_finished(

@@ -2,11 +2,20 @@
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
-from lightning_modules.run.provenance import PACKAGES, PROVENANCE, provenance, read_provenance, record_provenance
+from lightning_modules.run.provenance import (
+    EARLIER,
+    PACKAGES,
+    PROVENANCE,
+    provenance,
+    read_provenance,
+    record_provenance,
+)
 from tests.environment import ROOT
 
 
@@ -20,12 +29,28 @@ def test_an_entry_names_commit_versions_machine_and_threads() -> None:
     assert entry["processor"]
 
 
-def test_every_process_adds_its_entry_and_a_damaged_file_starts_anew(tmp_path: Path) -> None:
+def test_every_process_adds_its_entry(tmp_path: Path) -> None:
     for checksum in ("first", "second"):
         record_provenance(tmp_path, checksum, {})
     assert [entry["data_sha256"] for entry in read_provenance(tmp_path)] == ["first", "second"]
-    whole = (tmp_path / PROVENANCE).read_text()
-    (tmp_path / PROVENANCE).write_text(whole[:-20])
-    assert read_provenance(tmp_path) == []
-    record_provenance(tmp_path, "third", {})
-    assert [entry["data_sha256"] for entry in json.loads((tmp_path / PROVENANCE).read_text())] == ["third"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [(lambda whole: whole[:-20], []), (lambda whole: "", []), (lambda whole: f"[7, {whole[1:]}", ["first"])],
+    ids=["cut", "emptied", "changed"],
+)
+def test_a_damaged_file_starts_anew_and_that_is_told_and_recorded(
+    damage: Callable[[str], str], kept: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="releg")
+    path = tmp_path / PROVENANCE
+    record_provenance(tmp_path, "first", {})
+    path.write_text(damage(path.read_text()))
+    assert caplog.text == ""
+    for checksum in ("second", "third"):
+        record_provenance(tmp_path, checksum, {})
+    entries = json.loads(path.read_text())
+    assert [entry["data_sha256"] for entry in entries] == [*kept, "second", "third"]
+    assert [EARLIER in entry for entry in entries] == [False] * len(kept) + [True, False]
+    assert caplog.text.count(f"{path} is damaged, expected an entry of each process that worked on the run; ") == 1
