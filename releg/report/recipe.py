@@ -46,7 +46,7 @@ def write_recipe(results: Path) -> list[Path]:
         return []
     with readable(results / TRIALS, "what python -m lightning_modules.grid.trials writes", "run it again"):
         entries: list[Entry] = json.loads((results / TRIALS).read_bytes())
-        text = _page([*entries, *_published(results)])
+        text = _page([*entries, *(_published(results) if any(map(_of_shapes, entries)) else [])])
     return [write_atomically(results / RECIPE_PAGE, text)]
 
 
@@ -81,9 +81,14 @@ def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
     return {name: (entry["rate"], entry["shape"]) for name, entry in best.items()}
 
 
+def _of_shapes(entry: Entry) -> bool:
+    """Whether it is one of the runs that try rates and shapes, not warm-ups."""
+    return bool(entry.get("architecture", EXTENDED_ARCHITECTURE) == EXTENDED_ARCHITECTURE)
+
+
 def _page(entries: Sequence[Entry]) -> str:
-    warmups = [entry for entry in entries if entry.get("architecture", EXTENDED_ARCHITECTURE) != EXTENDED_ARCHITECTURE]
-    shapes = [entry for entry in entries if entry not in warmups and not entry.get("warmup")]
+    warmups = [entry for entry in entries if not _of_shapes(entry)]
+    shapes = [entry for entry in entries if _of_shapes(entry) and not entry.get("warmup")]
     lines = [INTRODUCTION]
     if warmups:
         lines += [WARMUP, *_warmup_table(warmups), ""]
