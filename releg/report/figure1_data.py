@@ -38,14 +38,14 @@ class Point(NamedTuple):
 def all_points(results: Path) -> list[Point]:
     """The points of all runs; for runs whose folders are missing, the points in figure1.csv."""
     chosen = figure1_runs(read_manifest(results).runs)
-    elsewhere = {(run.estimator, run.seed) for run in chosen if not run.folder.is_dir()}
+    elsewhere = {(run.estimator, run.seed) for run in chosen if not run.is_here}
     kept = [point for point in from_csv(results / FIGURE1) if (point.trained_with, point.seed) in elsewhere]
     return with_published([*gather(chosen), *kept], results) if chosen else []
 
 
 def gather(runs: list[Run]) -> list[Point]:
     """All points of the runs of Figure 1."""
-    chosen = [run for run in figure1_runs(runs) if run.estimator in ESTIMATORS]
+    chosen = [run for run in figure1_runs(runs) if run.estimator in ESTIMATORS and run.is_here]
     return [point for run in chosen for point in (*_bounds(run), *_variances(run))]
 
 

@@ -42,7 +42,7 @@ def write_race(results: Path, manifest: Manifest) -> str:
     path = results / RACE
     runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # one race, one net
     points = [point for run in runs for point in _points(run)]
-    if not points and not any(run.folder.is_dir() for run in runs):
+    if not points and not any(run.is_here for run in runs):
         points = from_csv(path)
     known = {(run.estimator, run.seed) for run in runs}
     points = [point for point in points if (point.estimator, point.seed) in known]

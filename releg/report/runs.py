@@ -10,7 +10,7 @@ from typing import Any
 
 from releg.architecture import architecture_name
 from releg.naming.csv_formats import read_metrics
-from releg.naming.file_names import METRICS, RUNS
+from releg.naming.file_names import METRICS, RESULT, RUNS
 from releg.naming.names import (
     AUTHORS_STEPS,
     BUDGETS,
@@ -82,9 +82,19 @@ class Run:
         """The steps in which the learning rate rises to its peak."""
         return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its folder is here: not elsewhere, with one of another run in its place."""
+        try:
+            found = json.loads((self.folder / RESULT).read_bytes())
+            return all(found[key] == value for key, value in self.result.items())
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+
     def validations(self) -> list[dict[str, str]]:
         """The rows of its metrics.csv with validation bounds; none if its folder is elsewhere."""
-        return [row for row in read_metrics(self.folder / METRICS) if row["metric"] == "val/elbo"]
+        rows = read_metrics(self.folder / METRICS) if self.is_here else []
+        return [row for row in rows if row["metric"] == "val/elbo"]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from releg.architecture import layers_of
 from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS
+from releg.naming.file_names import RESULT
 from releg.naming.names import ESTIMATORS
 from tests.environment import ROOT
 
@@ -61,6 +62,7 @@ def write_curves(folder: Path, run: dict[str, Any]) -> None:
     """metrics.csv and grad_variance.csv of SBN(32-64-128-256): smooth, LR slower and noisier than CRN."""
     where = folder / run["folder"]
     where.mkdir(parents=True)
+    (where / RESULT).write_text(json.dumps(run["result"]))
     estimator = "lr" if "Likelihood" in run["config"]["model.estimator.class_path"] else "crn"
     seed, steps = run["config"]["seed_everything"], run["config"]["trainer.max_steps"]
     slow = 1.0 if estimator == "crn" else 0.4

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from releg.naming.csv_formats import VARIANCE_COLUMNS, read_variances
+from releg.naming.file_names import METRICS, RESULT
 from releg.report.all import write_all
 from releg.report.figure1 import draw, variance_note, write_figure1
 from releg.report.figure1_data import (
@@ -73,6 +74,15 @@ def test_the_curve_of_a_run_that_was_trained_elsewhere_stays(results: Path) -> N
     before = all_points(results)
     (results / "figure1.csv").write_text(as_csv(before))
     shutil.rmtree(next(run.folder for run in read_manifest(results).runs if run.estimator == "lr"))
+    assert set(all_points(results)) == set(before)
+
+
+def test_a_folder_that_another_run_got_in_the_meantime_is_not_read(results: Path) -> None:
+    before = all_points(results)
+    (results / "figure1.csv").write_text(as_csv(before))
+    folder = next(run.folder for run in read_manifest(results).runs if run.estimator == "lr")
+    (folder / RESULT).write_text("{}")
+    (folder / METRICS).unlink()
     assert set(all_points(results)) == set(before)
 
 

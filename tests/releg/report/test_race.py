@@ -11,7 +11,7 @@ import pytest
 
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, shipped_names
 from releg.naming.csv_formats import METRICS_COLUMNS
-from releg.naming.file_names import EXTENDED_RUNS
+from releg.naming.file_names import EXTENDED_RUNS, RESULT
 from releg.report.extended import write_extended
 from releg.report.race import Point, seconds_to, value_at
 from releg.report.race_plot import spread
@@ -63,6 +63,7 @@ def write_run(results: Path, run: dict[str, Any], end: float, ms_per_step: float
     """A bound that rises linearly from -160 to `end`."""
     folder = results / run["folder"]
     folder.mkdir(parents=True)
+    (folder / RESULT).write_text(json.dumps(run["result"]))
     with (folder / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(METRICS_COLUMNS)
@@ -138,6 +139,16 @@ def test_a_clone_without_the_runs_makes_the_same_files_from_the_csv(results: Pat
     shutil.rmtree(results / "runs")
     write_extended(results)
     assert {name: (results / name).read_bytes() for name in names} == before
+
+
+def test_a_folder_that_another_run_got_in_the_meantime_is_not_read(results: Path) -> None:
+    write_extended(results)
+    before = (results / "race.csv").read_bytes()
+    for path in (results / "runs").rglob(RESULT):
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | {"test/elbo": -1.0}))
+        path.with_name("metrics.csv").write_text("")
+    write_extended(results)
+    assert (results / "race.csv").read_bytes() == before
 
 
 def test_without_lr_there_is_no_race_and_no_old_file_is_left(results: Path) -> None:
