@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,10 @@ def write_figure1(results: Path) -> list[Path]:
     return paths
 
 
+NOTE_WIDTH = 130  # letters
+LINE = 0.045  # of the note, as a part of the figure's height
+
+
 @in_style
 def draw(points: list[Point], note: str) -> Figure:
     """The three panels, with a note under them."""
@@ -53,9 +58,11 @@ def draw(points: list[Point], note: str) -> Figure:
         axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         axes.grid(True, which="major", linewidth=0.3, color="0.88")
         axes.set_axisbelow(True)
-    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, 0.085))
-    figure.text(0.5, 0.015, note, ha="center", va="bottom", linespacing=1.4, fontsize=6.5, color="0.35")
-    figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=0.34, wspace=0.36)
+    lines = [part for line in note.splitlines() for part in textwrap.wrap(line, NOTE_WIDTH)]
+    under = 0.015 + LINE * len(lines)  # the note's top
+    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, under))
+    figure.text(0.5, 0.015, "\n".join(lines), ha="center", va="bottom", linespacing=1.4, fontsize=6.5, color="0.35")
+    figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=under + 0.25, wspace=0.36)
     return figure
 
 
