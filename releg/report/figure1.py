@@ -41,7 +41,7 @@ def write_figure1(results: Path) -> list[Path]:
     return paths
 
 
-NOTE_WIDTH = 130  # letters
+NOTE_WIDTH = 145  # letters
 LINE = 0.045  # of the note, as a part of the figure's height
 
 
