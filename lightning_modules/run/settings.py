@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytorch_lightning as pl
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser
+from jsonargparse import ActionConfigFile, ArgumentParser, Namespace
 from jsonargparse.typing import PositiveFloat
 from pytorch_lightning.cli import LightningArgumentParser
 
@@ -66,6 +66,7 @@ class Settings:
             self._parsed = self._parser.parse_args(find_configs(words))
         if self._parsed.data is None:
             raise ValueError("data is null, expected settings of the images; leave it out for BinarizedMNIST")
+        _check_trainer(self._parsed.trainer)
 
     def _trust(self) -> AbstractContextManager[None]:
         return nullcontext() if self._beside is None else only_shipped_classes(self._beside)
@@ -111,6 +112,16 @@ class Settings:
             ) from error
         method = {name: built[name] for name in self._method_arguments}
         return Built(built.model, built.data, vars(built.trainer), method)
+
+
+def _check_trainer(trainer: Any) -> None:
+    """ValueError for an empty list or null where the Trainer takes none: the parser accepts them everywhere."""
+    if not isinstance(trainer, Namespace):
+        raise ValueError(f"trainer is {json.dumps(trainer)}, expected arguments of the Trainer; leave it out for none")
+    for name, argument in inspect.signature(pl.Trainer.__init__).parameters.items():
+        takes_null = argument.default is None or type(None) in get_args(argument.annotation)
+        if not takes_null and trainer.get(name, argument.default) is None:
+            raise ValueError(f"trainer.{name} is null, expected a value; leave it out for {argument.default}")
 
 
 def build(config: Config, data_dir: Path | None = None) -> tuple[SBNModule, BinaryImages]:

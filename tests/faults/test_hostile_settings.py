@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightning_modules import cli
@@ -86,9 +86,16 @@ def there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 AMPLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_nothing_for_any_setting(key: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty: list[Any] = [None, [], {}]
+    for nothing in empty:
+        (there / "hostile.yaml").write_text(yaml.safe_dump(nested(key, nothing)))
+        ends_in_peace(["fit", *base(there), "--config", str(there / "hostile.yaml")], capsys)
+
+
 def test_any_value_of_any_setting(there: Path, capsys: pytest.CaptureFixture[str], examples: int) -> None:
     @settings(AMPLE, max_examples=examples)
-    @example(command="fit", key="data", value=None)
     @given(command=st.sampled_from(["fit", "fit", "validate", "test"]), key=st.sampled_from(KEYS), value=VALUES)
     def check(command: str, key: str, value: Any) -> None:
         (there / "hostile.yaml").write_text(yaml.safe_dump(nested(key, value), allow_unicode=True))
