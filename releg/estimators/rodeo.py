@@ -22,7 +22,7 @@ class Rodeo(Estimator):
     gradient w.r.t. the logits, by the model's optimiser while the model learns: the authors use Adam at 0.001; RMSprop
     at that rate ends at the same variance. They start from alpha = beta = 0, where it is RLOO, and need a few
     hundred steps to get below Double CV, so do not judge it by a short fit. Deeper layers are held fixed in the slopes
-    of f. Cost: K simulations with derivatives, and H evaluations of the net per layer of H units. Unbiased.
+    of f. Cost: K simulations with derivatives, and one sweep over the net's pieces per path and layer. Unbiased.
 
     Args:
         samples: K, paths per image.

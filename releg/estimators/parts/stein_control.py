@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
+from releg.estimators.parts.leaky_net import evaluate
 from releg.estimators.parts.other_paths import mean_of_others
 from releg.estimators.parts.stein import along_changes, stein, stein_of_score
 
@@ -51,16 +51,11 @@ class SteinControl(nn.Module):
         at = (slope * z).flatten(1).sum(1) - mean_of_others((slopes * z).flatten(1).sum(1), samples)
         along = along_changes(slope, z)
         known, one_each = mean_of_others(f, samples), (-1, *[1] * (z.dim() - 1))
-        here, changed = self._net(at, known), self._net(at.view(one_each) + along, known.view(one_each))
+        here, changed = evaluate(self.first, self.last, self.LEAK, at, known, along.flatten(1))
+        changed = changed.view(*along.shape, 2)
         corrected = f + self.alpha * stein(logits, z, here[..., 0], changed[..., 0])
         left = (f - mean_of_others(corrected, samples)).view(one_each) * score
         return left + self.beta * stein_of_score(logits, z, score, here[..., 1], changed[..., 1])
-
-    def _net(self, taylor: Tensor, known: Tensor) -> Tensor:
-        """h and h'', (..., 2)."""
-        hidden = self.first(torch.stack([taylor, known.expand_as(taylor)], dim=-1))
-        answer: Tensor = self.last(leaky_relu(hidden, self.LEAK, inplace=True))  # it is large: no second copy
-        return answer
 
 
 def check_hidden(hidden: int) -> None:
