@@ -111,10 +111,16 @@ def multiply_tile(table, lean, offsets, bits_of, begin, end):
 
 
 @inlined
+def load_four(numbers, first, pace):
+    """Four vectors, each `pace` numbers after the one before."""
+    a, b = load(numbers, first), load(numbers, first + pace)
+    return a, b, load(numbers, first + 2 * pace), load(numbers, first + 3 * pace)
+
+
+@inlined
 def load_block(numbers, offset):
-    """A block of numbers: four vectors."""
-    a, b = load(numbers, offset), load(numbers, offset + LANES)
-    return a, b, load(numbers, offset + 2 * LANES), load(numbers, offset + 3 * LANES)
+    """A block of numbers: four vectors in a row."""
+    return load_four(numbers, offset, LANES)
 
 
 @inlined

@@ -9,6 +9,7 @@ from releg.kernels.cpu.loops import (
     clear_row,
     exponential,
     larger,
+    load_four,
     logarithm,
     magnitude,
     sum_block,
@@ -92,16 +93,9 @@ def copy_rows(tile, rows, length, stride):
     """The numbers of a tile into one row per unit, LANES units and targets at a time."""
     for part in range(0, TILE, LANES):
         for j in range(0, length, LANES):
-            a, b, c, d = load_lines(tile, j * TILE + part)
-            e, f, g, h = load_lines(tile, (j + LANES // 2) * TILE + part)
+            a, b, c, d = load_four(tile, j * TILE + part, TILE)
+            e, f, g, h = load_four(tile, (j + LANES // 2) * TILE + part, TILE)
             store_columns(rows, part * stride + j, stride, a, b, c, d, e, f, g, h)
-
-
-@inlined
-def load_lines(tile, first):
-    """Four vectors of a tile, one for each of four targets."""
-    a, b = load(tile, first), load(tile, first + TILE)
-    return a, b, load(tile, first + 2 * TILE), load(tile, first + 3 * TILE)
 
 
 @inlined
