@@ -46,7 +46,7 @@ def write_readme(results: Path) -> Path:
 def _how(manifest: Manifest) -> list[str]:
     entries = [entry for run in manifest.runs for entry in run.provenance]
     facts = {
-        "command": [f"`{manifest.command}`" if manifest.command else "no single one: several made these runs"],
+        "command": [f"`{manifest.command}`" if manifest.command else "unknown"],
         "budget": [budget_sentence(manifest.runs)],
         "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
         "commit": _each(_commit(entry) for entry in entries),
