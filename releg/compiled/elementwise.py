@@ -293,6 +293,61 @@ def draw_uniform(address):
         words[i] = state[i]
 
 
+@inlined
+def bent(c, w, step, leak):
+    """A leaky unit at c + w step, and its slope there, 1 or the leak."""
+    inner = multiply_add(w, step, c)
+    slope = np.float32(1.0) if inner > np.float32(0.0) else leak
+    return inner * slope, slope
+
+
+@inlined
+def leaky_row(c, w, weights, steps, answers, leak):
+    """answers[o, j] += sum over units h of weights[o, h] leaky(c[h] + w[h] steps[j])."""
+    for h in range(len(w)):
+        for j in range(len(steps)):
+            value, _ = bent(c[h], w[h], steps[j], leak)
+            answers[0, j] = multiply_add(weights[0, h], value, answers[0, j])
+            answers[1, j] = multiply_add(weights[1, h], value, answers[1, j])
+
+
+@summing
+def leaky_row_gradients(c, w, weights, steps, outer, leak, gradients):
+    """Derivatives of sum(outer * answers) w.r.t. c, w and both rows of weights: the rows of gradients."""
+    for h in range(len(w)):
+        of_c = of_w = first = second = np.float32(0.0)
+        for j in range(len(steps)):
+            value, slope = bent(c[h], w[h], steps[j], leak)
+            inner = slope * multiply_add(weights[0, h], outer[0, j], weights[1, h] * outer[1, j])
+            of_c += inner
+            of_w += inner * steps[j]
+            first += outer[0, j] * value
+            second += outer[1, j] * value
+        gradients[0, h], gradients[1, h], gradients[2, h], gradients[3, h] = of_c, of_w, first, second
+
+
+def leaky_net(address):
+    """Table: rows taken, rows, units, steps, then addresses.
+
+    These are of the leak, c (rows, units), w (units), weights (2, units), steps (rows, steps), answers or their outer
+    derivatives (rows, 2, steps), and gradients (rows, 4, units), or 0 if answers are wanted.
+    """
+    table = carray(pointer(address), (11,), np.int64)
+    rows, units, count = table[1], table[2], table[3]
+    leak, w = floats(table[4], 1)[0], floats(table[6], units)
+    weights = carray(pointer(table[7]), (2, units), np.float32)
+    row = take(address)
+    while row < rows:
+        c, steps = floats(table[5] + 4 * row * units, units), floats(table[8] + 4 * row * count, count)
+        answers = carray(pointer(table[9] + 8 * row * count), (2, count), np.float32)
+        if table[10] == 0:
+            leaky_row(c, w, weights, steps, answers, leak)
+        else:
+            gradients = carray(pointer(table[10] + 16 * row * units), (4, units), np.float32)
+            leaky_row_gradients(c, w, weights, steps, answers, leak, gradients)
+        row = take(address)
+
+
 @cache
 def compiled(function: Callable[[int], None]) -> Any:
     """One of the loops above as a C function, compiled at its first use; its `address` is for run_team."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimate, Estimator, mean_over_paths
-from releg.estimators.parts.other_paths import frozen_slope, mean_of_others
+from releg.estimators.parts.other_paths import mean_of_others
 from releg.estimators.parts.simulation import check_samples, simulate, squared
 from releg.sbn import SigmoidBeliefNet
 
@@ -43,7 +43,7 @@ class DoubleControl(Estimator):
         gradients = []
         layers = zip(simulation.signals, simulation.scores, simulation.mean_slopes, strict=True)
         for layer, (signal, score, by_logit) in enumerate(layers):
-            slope = mean_of_others(frozen_slope(model, simulation.path, layer), self.samples)
+            slope = mean_of_others(simulation.frozen_slope(model, layer), self.samples)
             corrected = signal + self.alpha[layer] * (slope * score).sum(-1)
             left = (corrected - mean_of_others(corrected, self.samples))[:, None] * score
             gradients.append(left - self.alpha[layer] * slope * by_logit)

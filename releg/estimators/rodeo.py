@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimate, Estimator, mean_over_paths
-from releg.estimators.parts.other_paths import frozen_slope
 from releg.estimators.parts.simulation import check_samples, simulate, squared
 from releg.estimators.parts.stein_control import SteinControl, check_hidden
 from releg.sbn import SigmoidBeliefNet
@@ -51,7 +50,7 @@ class Rodeo(Estimator):
         with torch.set_grad_enabled(self.training and torch.is_grad_enabled()):
             layers = zip(self.controls, simulation.signals, path.logits, path.z, simulation.scores, strict=True)
             for layer, (control, f, logits, z, score) in enumerate(layers):
-                slopes = frozen_slope(model, path, layer)
+                slopes = simulation.frozen_slope(model, layer)
                 gradients.append(control(f, slopes, logits.detach(), z, score, self.samples))
             # an image's answer is the mean over its paths: its square is what the variance is made of
             means = [mean_over_paths(gradient, self.samples) for gradient in gradients]

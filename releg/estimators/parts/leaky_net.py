@@ -1,4 +1,4 @@
-"""A net of two numbers with one layer of leaky units, at a point and at many neighbours of it in one sweep."""
+"""A net of two numbers with one layer of leaky units, at a point and at many neighbours of it at once."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
+from releg.compiled.leaky_net import LeakyNet, is_compiled_for
+
 
 def evaluate(first: nn.Linear, last: nn.Linear, leak: float, s: Tensor, k: Tensor, steps: Tensor) -> tuple[Tensor, ...]:
     """The answers (N, outputs) at (s, k), and (N, J, outputs) at (s[n] + steps[n, j], k[n]) for all j.
-
-    A unit is leaky(c + w step): two straight lines that meet at step = -c / w. So every answer is a straight line
-    between two neighbours of these places. They are sorted once for each n; a cumulative sum over them gives the slope
-    and the height of each piece, and a search the piece of each step. This takes J log(hidden) operations, not
-    J * hidden, and differentiates like any other.
 
     Args:
         first: from the two numbers to the leaky units.
@@ -23,8 +20,26 @@ def evaluate(first: nn.Linear, last: nn.Linear, leak: float, s: Tensor, k: Tenso
         k: (N,) the other one.
         steps: (N, J)
     """
-    w = first.weight[:, 0]  # (hidden,)
     c = first(torch.stack([s, k], dim=-1))  # (N, hidden)
+    return last(leaky_relu(c, leak)), neighbours(c, first.weight[:, 0], last, leak, steps)
+
+
+def neighbours(c: Tensor, w: Tensor, last: nn.Linear, leak: float, steps: Tensor) -> Tensor:
+    """The answers at the neighbours: in one compiled pass where that is possible, else by a sweep."""
+    if steps.requires_grad or not is_compiled_for(c, steps, outputs=last.out_features):
+        return sweep(c, w, last, leak, steps)
+    answers: Tensor = LeakyNet.apply(c, w, last.weight, steps, leak)
+    return answers.movedim(1, 2) + last.bias
+
+
+def sweep(c: Tensor, w: Tensor, last: nn.Linear, leak: float, steps: Tensor) -> Tensor:
+    """The answers at the neighbours, by a sweep over the places where a unit bends.
+
+    A unit is leaky(c + w step): two straight lines that meet at step = -c / w. So every answer is a straight line
+    between two neighbours of these places. They are sorted once for each n; a cumulative sum over them gives the slope
+    and the height of each piece, and a search the piece of each step. This takes J log(hidden) operations, not
+    J * hidden, and differentiates like any other.
+    """
     flat = w == 0  # such a unit never changes sides
     places = torch.where(flat, torch.inf, -c / torch.where(flat, torch.ones_like(w), w)).detach()
     left = leak + (1 - leak) * ((w < 0) | (flat & (c > 0))).to(c)  # its slope left of there, as a part of w
@@ -33,7 +48,7 @@ def evaluate(first: nn.Linear, last: nn.Linear, leak: float, s: Tensor, k: Tenso
     slopes = _pieces(left * w, (change * w).expand_as(c), last.weight, order)
     heights = _pieces(left * c, change * c, last.weight, order) + last.bias
     piece = torch.searchsorted(places.gather(1, order), steps.detach())  # (N, J), from 0 to hidden
-    return last(leaky_relu(c, leak)), _pick(slopes, piece) * steps[..., None] + _pick(heights, piece)
+    return _pick(slopes, piece) * steps[..., None] + _pick(heights, piece)
 
 
 def _pieces(start: Tensor, changes: Tensor, weights: Tensor, order: Tensor) -> Tensor:

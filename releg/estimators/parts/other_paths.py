@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor, enable_grad
-
-from releg.estimators.parts.signals import continued_signal, derivative
-from releg.sbn import Path, SigmoidBeliefNet
+from torch import Tensor
 
 
 def mean_of_others(values: Tensor, samples: int) -> Tensor:
@@ -18,13 +15,3 @@ def less_others(f: Tensor) -> Tensor:
     """f minus the mean over the other paths, (B, K): K / (K - 1) times f minus the mean over all."""
     paths = f.shape[1]
     return (f - f.mean(1, keepdim=True)) * (paths / (paths - 1))
-
-
-def frozen_slope(model: SigmoidBeliefNet, path: Path, layer: int) -> Tensor:
-    """d f_l / d z[l] along the path with deeper layers fixed, (N, H)."""
-    with enable_grad():
-        z = path.z[layer].clone().requires_grad_()
-        below, logits = path.parents()[layer], path.logits[layer].detach()
-        remaining = iter(path.z[layer + 1 :])
-        signal = continued_signal(model, layer, below, logits, z, path.noise, lambda *_: next(remaining))
-        return derivative(signal, z)

@@ -31,6 +31,17 @@ class Simulation:
         """log p(x, z), (N,), in the graph."""
         return torch.stack(self.log_p_terms).sum(0)
 
+    def frozen_slope(self, model: SigmoidBeliefNet, layer: int) -> Tensor:
+        """d f_l / d z[l] with all other layers fixed, (N, H); log p(z[l] | ...) and log q(z[l] | ...) are linear in z.
+
+        A flip also moves the logits of p(z[l-1] | z[l]) and of q(z[l+1] | z[l]), whose scores are known.
+        """
+        slope = self.generative_logits[layer + 1].detach() - self.path.logits[layer].detach()
+        slope = slope + self.generative_scores[layer] @ model.generative[layer].weight.detach()
+        if layer + 1 < len(self.scores):
+            slope -= self.scores[layer + 1] @ model.inference[layer + 1].weight.detach()
+        return slope
+
     def answer(self, logit_grads: list[Tensor], samples: int, auxiliary: Tensor | None = None) -> Estimate:
         """The estimate with these gradients, averaged over the `samples` consecutive rows of each image.
 

@@ -37,6 +37,18 @@ def test_a_signal_continued_from_the_path_itself_is_the_path_s() -> None:
 
 
 @pytest.mark.parametrize("layers", [[5], LAYERS])
+def test_the_slope_of_a_signal_is_its_derivative_with_deeper_layers_fixed(layers: list[int]) -> None:
+    model, x, noise = drawn(CommonRandomNumbers(), layers)
+    simulation = simulate(model, x, noise)
+    path = simulation.path
+    for layer, (below, a) in enumerate(zip(path.parents(), path.logits, strict=True)):
+        z, deeper = path.z[layer].clone().requires_grad_(), iter(path.z[layer + 1 :])
+        signal = continued_signal(model, layer, below, a.detach(), z, noise, lambda *_, fixed=deeper: next(fixed))
+        (expected,) = torch.autograd.grad(signal.sum(), z)
+        torch.testing.assert_close(simulation.frozen_slope(model, layer), expected)
+
+
+@pytest.mark.parametrize("layers", [[5], LAYERS])
 def test_local_expectation_is_common_random_numbers_in_the_deepest_layer(layers: list[int]) -> None:
     model, x, noise = drawn(CommonRandomNumbers(), layers)
     local, ours = (gradients(e, model, x, noise) for e in (LocalExpectation(), CommonRandomNumbers()))
