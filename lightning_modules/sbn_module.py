@@ -18,6 +18,7 @@ from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
 from lightning_modules.run.ranks import mean_over_ranks_
+from lightning_modules.run.step_overhead import with_stored_signature
 from lightning_modules.schedules import DecayToZero
 from lightning_modules.untrusted_configs import only_shipped_classes
 from releg import bounds
@@ -171,6 +172,11 @@ class SBNModule(pl.LightningModule):
         """Mean elbo of the last batch, for the progress display."""
         return None if self._last_elbo is None else self._last_elbo.mean()
 
+    def transfer_batch_to_device(self, batch: Tensor, device: torch.device, dataloader_idx: int) -> Tensor:
+        """The batch there; Lightning's own would first look through it for tensors, as if it could be anything."""
+        return batch if batch.device == device else batch.to(device, non_blocking=True)
+
+    @with_stored_signature
     def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch, with the noise of this step."""
         step, ranks = self.global_step, self.trainer.world_size
