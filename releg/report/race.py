@@ -180,8 +180,8 @@ def _schedules(runs: Sequence[Run]) -> list[str]:
     """What a falling rate means for the comparison, if there is one."""
     if any(run.schedule != "constant" for run in runs):
         return [
-            "- the learning rate of each run falls over its own steps, so a slow estimator is seen in the middle of its "
-            "schedule at LR's time, and no run goes on after its last step"
+            "- the learning rate of each run falls over its own steps, so at LR's time a slow estimator is seen in the "
+            "middle of its schedule, and no run goes on after its last step"
         ]
     return []
 

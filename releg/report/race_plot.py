@@ -17,8 +17,8 @@ COLUMNS = 6
 WIDTH = 7.2  # inches
 ROW_HEIGHT = 1.2
 KEY = (
-    "In every panel, the thick line is the estimator that it names: dashed if biased, dotted if it climbs another bound."
-    "\nThin: CRN and LR in their colours, all others in grey. The vertical line is the time that LR takes for its steps."
+    "The thick line of a panel is the estimator that it names: dashed if biased, dotted if it climbs another bound.\n"
+    "Thin: CRN and LR in their colours, all others in grey. The vertical line is the time that LR takes for its steps."
 )
 
 
