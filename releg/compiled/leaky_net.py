@@ -20,7 +20,7 @@ def is_compiled_for(*tensors: Tensor, outputs: int) -> bool:
 class LeakyNet(torch.autograd.Function):
     """sum over units h of weights[:, h] leaky(c[n, h] + w[h] steps[n, j]), (N, 2, J); steps are constants.
 
-    Every unit is evaluated at every step; between two passes over the same row all its numbers stay in the cache.
+    Every unit is evaluated at every step, row by row, so that the numbers of a row stay in the cache.
     """
 
     @staticmethod
