@@ -26,8 +26,8 @@ class LeakyNet(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, c: Tensor, w: Tensor, weights: Tensor, steps: Tensor, leak: float) -> Tensor:
         """The answers; c (N, units), w (units,), weights (2, units), steps (N, J)."""
-        given = [torch.tensor([leak]), *(values.contiguous() for values in (c, w, weights, steps))]
-        answers = torch.zeros(len(steps), 2, steps.shape[1])
+        given = [c.new_tensor([leak]), *(values.contiguous() for values in (c, w, weights, steps))]
+        answers = c.new_zeros(len(steps), 2, steps.shape[1])
         _run(given, answers, None)
         ctx.save_for_backward(*given)
         return answers
@@ -37,7 +37,7 @@ class LeakyNet(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients w.r.t. c, w and weights."""
         _, c, *_ = ctx.saved_tensors
-        gradients = torch.empty(len(c), 4, c.shape[1])
+        gradients = c.new_empty(len(c), 4, c.shape[1])
         _run(ctx.saved_tensors, outer.contiguous(), gradients)
         totals = gradients[:, 1:].sum(0)
         return gradients[:, 0], totals[0], totals[1:], None, None
