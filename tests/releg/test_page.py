@@ -95,7 +95,8 @@ def test_the_variances_on_the_page_are_those_of_compare() -> None:
     shown = {
         "common_random_numbers": r"`functional.common_random_numbers` \| ([\d.]+) \|",
         "disarm": r"`functional.disarm` \| ([\d.]+) \|",
-        "leave_one_out": r"`functional.leave_one_out` \| ([\d.]+) \|",
+        "leave_one_out": r"`functional.leave_one_out` \| ([\d.]+) with K = 2 \|",
+        "arms": r"`functional.arms` \| ([\d.]+) with K = 4 \|",
         "gumbel_softmax": r"`functional.gumbel_softmax` \| ([\d.]+), bias",
     }
     for name, pattern in shown.items():
