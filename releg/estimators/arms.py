@@ -31,7 +31,7 @@ class Arms(Estimator):
 
     def __init__(self, paths: int = 4, shared_noise: bool = False) -> None:
         super().__init__()
-        check_samples(paths, 2, "a path is compared with the others")
+        check_samples(paths, 2, "a path is compared with the others", "paths")
         self.paths = paths
         self.shared_noise = shared_noise
 

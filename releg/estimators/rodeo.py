@@ -21,7 +21,7 @@ class Rodeo(Estimator):
     gradient w.r.t. the logits, by the model's optimiser while the model learns: the authors use Adam at 0.001; RMSprop
     at that rate ends at the same variance. They start from alpha = beta = 0, where it is RLOO, and need a few
     hundred steps to get below Double CV, so do not judge it by a short fit. Deeper layers are held fixed in the slopes
-    of f. Cost: K simulations with derivatives, and one sweep over the net's pieces per path and layer. Unbiased.
+    of f. Cost: K simulations with derivatives, and the net of every layer at all its flips. Unbiased.
 
     Args:
         samples: K, paths per image.

@@ -91,6 +91,7 @@ def as_markdown(document: dict[str, Any]) -> str:
         "length of that gradient. It counts as detected if z = bias² / its standard error is above 5. If it is not, "
         "bias² + 2 standard errors is an upper bound, which is no use if it exceeds the gradient itself.",
         "- gain over LR: LR's variance × ms divided by the estimator's",
+        "- ± and the bars of the figure: one standard error over images",
         "",
         *table(head, [_cells(row, reference) for row in rows]),
     ]
@@ -115,15 +116,16 @@ def _cells(row: Row, reference: float | None) -> list[str]:
 
 def _layers(rows: list[Row]) -> list[str]:
     depth = len(rows[0]["layers"])
-    kinds = ("within", "total", "bias2")
+    kinds = ("within", "total")
     head = ["estimator", *(f"{kind}, layer {layer}" for layer in range(1, depth + 1) for kind in kinds)]
     lines = [
         "## By layer",
         "",
         "The gradient w.r.t. the mean of every unit, averaged over the units of a layer; layer 1 is next to x. It is "
         "the gradient w.r.t. the logit divided by mean (1 - mean), so saturated units weigh heavily unless an "
-        "estimator accounts for them. within: variance for one image; total: for a random image; bias2: squared bias, "
-        "whose estimate can be negative.",
+        "estimator accounts for them. within: variance for one image; total: for a random image. Where the standard "
+        "error is as large as the value, a few rare draws make up most of it: read no order from such numbers. Biases "
+        "per layer are in compare.csv.",
     ]
     ordered = sorted(rows, key=lambda row: float(row["within"]["value"]))
     cells = [[name_of(row), *(_figure(layer[kind]) for layer in row["layers"] for kind in kinds)] for row in ordered]
@@ -143,7 +145,13 @@ def _how(document: dict[str, Any]) -> list[str]:
         "mini-batches at these weights, except those of the estimator that trained the run",
         "- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in "
         "which both took turns, and ms per step is this ratio times LR's median",
+        f"- LR's own step took {_clock(document)} ms in these rounds; the wider this range, the busier the machine",
     ]
+
+
+def _clock(document: dict[str, Any]) -> str:
+    times = [row["lr_ms_per_step"] for row in document["rows"]]
+    return f"{min(times):.1f} to {max(times):.1f}"
 
 
 def _minutes(document: dict[str, Any]) -> str:

@@ -63,6 +63,7 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
                 marker=marker,
                 color=colour,
                 markersize=5,
+                markerfacecolor="none" if kind == "other" else colour,
                 label=label,
             )
     panel.set_xlabel("ms per training step (100 images)")

@@ -46,7 +46,7 @@ def as_markdown(rows: list[Row], manifest: Manifest) -> str:
     head = ["estimator", "test NLL", f"{samples}-sample bound", "best step", "seeds"]
     lines = [
         f"{title} {bound_title(manifest.runs)}. All runs have the same steps, optimiser and seeds, whatever a step "
-        "costs: `releg compare` measures that.",
+        "costs; [race.md](race.md) compares them by time.",
         "",
         *table(head, [_cells(row, several=len(nets) > 1) for row in rows]),
     ]

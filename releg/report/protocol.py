@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from releg.files import write_atomically
 from releg.naming.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
-from releg.naming.names import label_of
+from releg.naming.names import ESTIMATORS, label_of
 from releg.report.artefacts import readable
 from releg.report.style import as_bytes, in_style
 from releg.report.tables import table
@@ -18,20 +18,22 @@ from releg.report.tables import table
 Entry = dict[str, Any]
 
 PAPERS_STEPS = 1_000_000
+COLOURS = {known.config: known.colour for known in ESTIMATORS.values()}  # of the paper's; others have matplotlib's
 LAST = 5_000  # steps whose mean is the training bound at the end
 
 INTRODUCTION = f"""# Estimators under the protocol of a later paper
 
 SBN(200-200-200) with `protocol/rodeo.yaml`: Adam at 0.001, batches of 100, a fixed uniform prior, bits redrawn at every
-access, seed 0. Negative bounds in nats, lower is better: the training bound (one sample per image, mean of the last
-{LAST:,} steps), the elbo on the validation images, and the bound of 100 samples on the test images. RLOO, DisARM and
-RODEO evaluate two paths per image, CRN one.
+access, seed 0. Negative bounds in nats, lower is better: the training bound (as logged, the mean over the paths that
+an estimator simulates and over the last {LAST:,} steps), and for the best validation the elbo on the validation images
+and the bound of 100 samples on the test images. RLOO and RODEO simulate two paths per image; DisARM one, and an
+opposite one from each layer on; CRN one, with all flips.
 """
 
 CAUTION = """**Not converged**: {steps:,} steps, where Shi et al. (2022, arXiv:2202.09497) and Titsias and Shi (2022,
 arXiv:2111.05300) train {papers:,}. Their tables have the training and test bounds of the same three layers at the end
-of that; compare these numbers with each other, not with theirs. `lightning_modules/README.md` says which differences
-remain.
+of that; they are not repeated here, since they could not be checked in the papers themselves. Compare these numbers
+with each other, not with theirs. `lightning_modules/README.md` says which differences remain.
 """
 
 
@@ -79,7 +81,9 @@ def draw(entries: list[Entry]) -> Figure:
     ordered = sorted(entries, key=last_bound, reverse=True)
     for entry in ordered:
         steps, bounds = zip(*entry["train"], strict=True)
-        panel.plot([step / 1000 for step in steps], bounds, linewidth=0.9, label=label_of(entry["estimator"]))
+        name = entry["estimator"]
+        thousands = [step / 1000 for step in steps]
+        panel.plot(thousands, bounds, linewidth=0.9, label=label_of(name), color=COLOURS.get(name))
     best = last_bound(ordered[0])
     panel.set_ylim(best - 30, best + 3)
     panel.set_xlabel("thousand steps")

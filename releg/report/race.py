@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,6 +21,7 @@ from releg.report.tables import table
 
 ENDINGS = (".csv", ".json", ".md", ".png")
 TARGETS = (130.0, 125.0, 120.0, 115.0, 110.0, 105.0, 100.0)  # nats per image, easiest first
+MOST = 0.75  # of the estimators
 LR = "lr"
 
 
@@ -36,16 +38,14 @@ class Point(NamedTuple):
 def write_race(results: Path, manifest: Manifest) -> str:
     """Write race.md, .csv, .json and .png; return the Markdown.
 
-    If the folders of the runs are missing, as in a fresh clone, they are made from race.csv. Without LR there is no
-    race: then old files are deleted.
+    Runs whose folders are missing, as in a fresh clone, have their points in race.csv. Without LR there is no race:
+    then old files are deleted.
     """
     path = results / RACE
     runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # one race, one net
-    points = [point for run in runs for point in _points(run)]
-    if not points and not any(run.is_here for run in runs):
-        points = from_csv(path)
-    known = {(run.estimator, run.seed) for run in runs}
-    points = [point for point in points if (point.estimator, point.seed) in known]
+    elsewhere = {(run.estimator, run.seed) for run in runs if not run.is_here}
+    points = [point for point in from_csv(path) if (point.estimator, point.seed) in elsewhere]
+    points += [point for run in runs for point in _points(run)]
     if LR not in {point.estimator for point in points}:
         remove(*map(path.with_suffix, ENDINGS))
         return ""
@@ -77,12 +77,22 @@ def from_csv(path: Path) -> list[Point]:
 
 
 def race(points: Sequence[Point], runs: Sequence[Run]) -> list[Row]:
-    """One row per estimator, the winner first: most targets reached, then the least time to the hardest of them."""
+    """One row per estimator, the winner first: least time to the decisive bound, then best bound at LR's time."""
     limit = statistics.fmean(curve[-1].seconds for curve in _by_seed(points, LR))
     names = [name for name in dict.fromkeys(run.estimator for run in runs) if _by_seed(points, name)]
     by_name = {run.estimator: run for run in runs}
     rows = [_row(by_name[name], _by_seed(points, name), limit) for name in names]
-    return sorted(rows, key=_rank)
+    decisive = decisive_target(rows)
+    return sorted(rows, key=lambda row: _rank(row, decisive))
+
+
+def decisive_target(rows: Sequence[Row]) -> str:
+    """The hardest bound that most estimators reach; the easiest one if there is none.
+
+    With a harder one, the order would reward estimators that are slow but end well.
+    """
+    counts = {str(target): sum(row["minutes_to"][str(target)] is not None for row in rows) for target in TARGETS}
+    return next((t for t in reversed(counts) if counts[t] >= MOST * len(rows)), str(TARGETS[0]))
 
 
 def _by_seed(points: Sequence[Point], estimator: str) -> list[list[Point]]:
@@ -133,9 +143,9 @@ def seconds_to(curve: Sequence[Point], bound: float) -> float | None:
     return None
 
 
-def _rank(row: Row) -> tuple[float, float, float]:
-    times = [minutes for minutes in row["minutes_to"].values() if minutes is not None]
-    return -len(times), times[-1] if times else 0.0, row["nll_after_lr_minutes"]
+def _rank(row: Row, decisive: str) -> tuple[float, float]:
+    minutes = row["minutes_to"][decisive]
+    return math.inf if minutes is None else minutes, row["nll_after_lr_minutes"]
 
 
 def _curves(points: Sequence[Point], rows: Sequence[Row]) -> list[Curve]:
@@ -156,17 +166,17 @@ def as_markdown(rows: Sequence[Row], runs: list[Run]) -> str:
         f"{bound_title(runs).replace('test images', 'validation images')}, against the time spent in training "
         "steps by each run's own clock.",
         "",
-        f"- NLL at LR's time: after {minutes:.1f} minutes, which LR needs for its {rows[0]['steps']:,} steps. A run "
+        f"- NLL at LR's time: after {minutes:.1f} minutes, which LR needs for its {_lr(rows)['steps']:,} steps. A run "
         "that ended earlier shows its last bound, marked with *",
         "- minutes to a bound: interpolated between validations; – means that the run does not reach it",
-        "- the order: most bounds reached, then the least time to the hardest of them",
+        f"- the order: minutes to {float(decisive_target(rows)):g}, the hardest bound that most estimators reach",
         *_schedules(runs),
         "",
         *table(head, [_cells(row, targets) for row in rows]),
         "",
         "![bound against minutes](race.png)",
         "",
-        f"{budget_sentence(runs)} {_where(runs)}",
+        f"{budget_sentence(runs)} {_where(runs)} {_how_often(rows, runs)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -174,6 +184,10 @@ def as_markdown(rows: Sequence[Row], runs: list[Run]) -> str:
 def reached(rows: Sequence[Row]) -> list[str]:
     """The bounds that some estimator reaches, easiest first."""
     return [str(target) for target in TARGETS if any(row["minutes_to"][str(target)] is not None for row in rows)]
+
+
+def _lr(rows: Sequence[Row]) -> Row:
+    return next(row for row in rows if row["estimator"] == LR)
 
 
 def _schedules(runs: Sequence[Run]) -> list[str]:
@@ -201,6 +215,14 @@ def _time(minutes: float | None) -> str:
     if minutes is None:
         return "–"
     return f"{minutes:.2f}" if minutes < 1 else f"{minutes:.1f}"
+
+
+def _how_often(rows: Sequence[Row], runs: Sequence[Run]) -> str:
+    """The seeds and commits of the runs: both can decide a close race."""
+    seeds = max(len(row["seeds"]) for row in rows)
+    commits = dict.fromkeys(entry["commit"] for run in runs for entry in run.provenance if entry.get("commit"))
+    text = "One seed each, so small differences mean little" if seeds == 1 else f"Means over {seeds} seeds"
+    return f"{text}. {'Commit' if len(commits) == 1 else 'Commits'} {', '.join(commits)}." if commits else f"{text}."
 
 
 def _where(runs: Sequence[Run]) -> str:

@@ -17,8 +17,8 @@ COLUMNS = 6
 WIDTH = 7.2  # inches
 ROW_HEIGHT = 1.2
 KEY = (
-    "The thick line of a panel is the estimator that it names: dashed if biased, dotted if it climbs another bound.\n"
-    "Thin: CRN and LR in their colours, all others in grey. The vertical line is the time that LR takes for its steps."
+    "Thick: the estimator that a panel names, dashed if biased, dotted if it climbs another bound. Thin: CRN blue,\n"
+    "LR orange, all others grey; first seeds. The vertical line is LR's time. Panels in the order of the table."
 )
 
 
@@ -42,7 +42,7 @@ def draw(curves: Sequence[Curve], lr_minutes: float) -> Figure:
     panels[0].set_xscale("log")
     panels[0].set_ylim(best - SPAN, best + 2)
     panels[0].yaxis.set_major_locator(MultipleLocator(10))
-    panels[0].xaxis.set_major_locator(LogLocator(subs=(1,)))
+    panels[0].xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     panels[0].xaxis.set_minor_locator(NullLocator())
     panels[0].xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g}"))
     for panel, curve in zip(panels, curves, strict=False):
@@ -51,7 +51,7 @@ def draw(curves: Sequence[Curve], lr_minutes: float) -> Figure:
             if other is not curve:
                 _line(panel, other, _colour(other, "0.85"), 0.7, 2 if other.estimator in ESTIMATORS else 1)
         _line(panel, curve, _colour(curve, "0.1"), 1.6, 3)
-        panel.set_title(label_of(curve.estimator), fontsize=7.5, pad=2)
+        panel.set_title(label_of(curve.estimator), fontsize=7, pad=2)
         panel.tick_params(labelsize=6.5, length=2)
     for panel in panels[len(curves) :]:
         panel.set_visible(False)

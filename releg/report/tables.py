@@ -8,6 +8,8 @@ from typing import Any
 
 from releg.naming.csv_formats import csv_text
 
+TOO_LARGE = 1e8  # to be read without counting zeros
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
     """A Markdown table, line by line; the first columns hold texts, the others numbers."""
@@ -21,9 +23,12 @@ def plus_minus(mean: float, sd: float | None, sign: str = "±") -> str:
 
 
 def plain(value: float) -> str:
-    """Three significant digits without an exponent: 94,500,000, 5.5, 0.0035."""
+    """Three significant digits: 94,500,000, 5.5, 0.0035; with a power of ten if there are too many zeros."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
+    if abs(value) >= TOO_LARGE:
+        exponent = math.floor(math.log10(abs(value)))
+        return f"{plain(value / 10**exponent)}·{_power(exponent)}"
     digits = 2 - math.floor(math.log10(abs(value)))
     text = f"{round(value, digits):,.{max(digits, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -31,11 +36,18 @@ def plain(value: float) -> str:
 
 def with_error(value: float, error: float) -> str:
     """1,850 ± 60: both rounded to the first digit of the error, to the second if that is a 1."""
-    if not (error > 0 and math.isfinite(error)):
+    if not (error > 0 and math.isfinite(error) and math.isfinite(value)):
         return plain(value)
+    if (largest := max(abs(value), error)) >= TOO_LARGE:
+        exponent = math.floor(math.log10(largest))
+        return f"({with_error(value / 10**exponent, error / 10**exponent)})·{_power(exponent)}"
     exponent = math.floor(math.log10(error))
     digits = (1 if error / 10**exponent < 2 else 0) - exponent
     return " ± ".join(f"{round(number, digits) + 0.0:,.{max(digits, 0)}f}" for number in (value, error))
+
+
+def _power(exponent: int) -> str:
+    return "10" + str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -97,7 +97,8 @@ def test_the_variances_on_the_page_are_those_of_compare() -> None:
         "disarm": r"`functional.disarm` \| ([\d.]+) \|",
         "leave_one_out": r"`functional.leave_one_out` \| ([\d.]+) with K = 2 \|",
         "arms": r"`functional.arms` \| ([\d.]+) with K = 4 \|",
-        "gumbel_softmax": r"`functional.gumbel_softmax` \| ([\d.]+), bias",
+        "pruned": r"`flips=k` \| ([\d.]+) with k = 1 \|",
+        "reinmax": r"`functional.reinmax` \| ([\d.]+) \|",
     }
     for name, pattern in shown.items():
         (number,) = re.findall(pattern, TEXT)

@@ -26,7 +26,7 @@ def evaluate(first: nn.Linear, last: nn.Linear, leak: float, s: Tensor, k: Tenso
 
 def neighbours(c: Tensor, w: Tensor, last: nn.Linear, leak: float, steps: Tensor) -> Tensor:
     """The answers at the neighbours: in one compiled pass where that is possible, else by a sweep."""
-    if steps.requires_grad or not is_compiled_for(c, steps, outputs=last.out_features):
+    if steps.requires_grad or not is_compiled_for(c, w, last.weight, steps, outputs=last.out_features):
         return sweep(c, w, last, leak, steps)
     answers: Tensor = LeakyNet.apply(c, w, last.weight, steps, leak)
     return answers.movedim(1, 2) + last.bias

@@ -101,7 +101,7 @@ def squared(logit_grads: Sequence[Tensor]) -> Tensor:
     return torch.stack([gradient.square().flatten(1).sum(1) for gradient in logit_grads]).sum(0)
 
 
-def check_samples(samples: int, least: int, why: str) -> None:
-    """Raise ValueError unless `samples` is at least `least`."""
+def check_samples(samples: int, least: int, why: str, name: str = "samples") -> None:
+    """Raise ValueError unless the argument of that name is at least `least`."""
     if samples < least:
-        raise ValueError(f"samples is {samples}, expected at least {least}; {why}")
+        raise ValueError(f"{name} is {samples}, expected at least {least}; {why}")

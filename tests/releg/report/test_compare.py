@@ -76,6 +76,8 @@ def test_numbers_are_readable_whatever_their_size(tmp_path: Path) -> None:
         (-0.0001, 0.3, "0.0 ± 0.3"),
         (12.0, 0.0, "12"),
         (0.996, 0.0996, "1.00 ± 0.10"),
+        (3.1e8, 2.9e8, "(3 ± 3)·10⁸"),
+        (float("nan"), 1.0, "nan"),
     ],
 )
 def test_a_number_has_the_digits_that_its_error_leaves(value: float, error: float, text: str) -> None:
@@ -84,7 +86,16 @@ def test_a_number_has_the_digits_that_its_error_leaves(value: float, error: floa
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(723456789.0, "723,000,000"), (104.6, "105"), (5.504, "5.5"), (0.003378, "0.00338"), (1.0, "1"), (0.0, "0")],
+    [
+        (72345678.9, "72,300,000"),
+        (723456789.0, "7.23·10⁸"),
+        (-2e44, "-2·10⁴⁴"),
+        (104.6, "105"),
+        (5.504, "5.5"),
+        (0.003378, "0.00338"),
+        (1.0, "1"),
+        (0.0, "0"),
+    ],
 )
 def test_a_number_without_error_has_three_digits(value: float, text: str) -> None:
     assert plain(value) == text

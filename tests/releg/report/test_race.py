@@ -108,13 +108,31 @@ def test_minutes_and_bounds_are_those_of_the_clocks(results: Path) -> None:
 
 def test_the_order_is_that_of_the_time_to_the_hardest_bound(results: Path) -> None:
     text = write_extended(results)
-    assert list(rows_of(results)) == ["crn", "rodeo", "reinmax", "lr"]
+    assert list(rows_of(results)) == ["reinmax", "crn", "rodeo", "lr"]
     table = (results / "race.md").read_text()
     assert "| ReinMax (biased) | 104.00* |" in table
     assert "| LR | 112.00 | 0.62 | 0.73 | 0.83 | 0.94 | – | – | – | 1.0 |" in table
     assert "Every run had one thread" in table
     assert table in text
     assert (results / "race.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_slow_estimator_does_not_win_by_a_bound_that_few_reach(results: Path) -> None:
+    """Only RODEO and CRN get to 100, so that 105 decides: RODEO takes five times CRN's time."""
+    write_extended(results)
+    rows = rows_of(results)
+    assert rows["reinmax"]["minutes_to"]["100.0"] is None
+    assert list(rows).index("reinmax") < list(rows).index("rodeo")
+    assert "the order: minutes to 105" in (results / "race.md").read_text()
+
+
+def test_runs_whose_folders_are_elsewhere_keep_their_points(results: Path) -> None:
+    write_extended(results)
+    before = (results / "race.json").read_bytes()
+    for name in ("rodeo", "lr"):
+        shutil.rmtree(results / "runs" / "200-200" / name)
+        write_extended(results)
+        assert (results / "race.json").read_bytes() == before
 
 
 def test_only_bounds_that_some_estimator_reaches_have_a_column(results: Path) -> None:
