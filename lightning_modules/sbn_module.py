@@ -18,7 +18,6 @@ from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
 from lightning_modules.run.ranks import mean_over_ranks_
-from lightning_modules.run.step_overhead import with_stored_signature
 from lightning_modules.schedules import DecayToZero
 from lightning_modules.untrusted_configs import only_shipped_classes
 from releg import bounds
@@ -176,7 +175,6 @@ class SBNModule(pl.LightningModule):
         """The batch there; Lightning's own would first look through it for tensors, as if it could be anything."""
         return batch if batch.device == device else batch.to(device, non_blocking=True)
 
-    @with_stored_signature
     def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch, with the noise of this step."""
         step, ranks = self.global_step, self.trainer.world_size
@@ -231,6 +229,10 @@ class SBNModule(pl.LightningModule):
         """Random numbers for one position of the run, different on every rank."""
         seed = seed_for(self.seed, *position, self.global_rank)
         return torch.Generator(self.device).manual_seed(seed)
+
+
+# Lightning asks for this signature at every step; Python would derive it anew each time
+SBNModule.training_step.__signature__ = inspect.signature(SBNModule.training_step)  # type: ignore[attr-defined]
 
 
 def check_precision(precision: str | int | None) -> None:
