@@ -12,7 +12,7 @@ from typing import NamedTuple
 from releg.files import write_atomically, write_json
 from releg.naming.csv_formats import csv_text, read_csv
 from releg.naming.file_names import RACE
-from releg.naming.names import label_of
+from releg.naming.names import CONSTANT_RATE, label_of
 from releg.report.artefacts import remove
 from releg.report.race_plot import Curve, draw
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine
@@ -192,7 +192,7 @@ def _lr(rows: Sequence[Row]) -> Row:
 
 def _schedules(runs: Sequence[Run]) -> list[str]:
     """What a falling rate means for the comparison, if there is one."""
-    if any(run.schedule != "constant" for run in runs):
+    if any(run.schedule != CONSTANT_RATE for run in runs):
         return [
             "- the learning rate of each run falls over its own steps, so at LR's time a slow estimator is seen in the "
             "middle of its schedule, and no run goes on after its last step"
