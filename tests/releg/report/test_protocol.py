@@ -28,7 +28,7 @@ def test_the_page_ranks_by_the_training_bound_and_says_that_nothing_has_converge
         write(tmp_path, json.dumps([entry("rodeo", -110.0), entry("common_random_numbers", -100.0)]))
     )
     text = page.read_text()
-    assert text.index("| CRN | 102.00 | 101.00 | 97.00 | 2.5 |") < text.index("| RODEO | 112.00 |")
+    assert text.index("| CRN | 102.00 | 101.00 | 97.00 |\n") < text.index("| RODEO | 112.00 |")
     assert "**Not converged**: 20,000 steps, where" in text
     assert "train 1,000,000" in text
     assert "c0ffee" in text
