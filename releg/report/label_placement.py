@@ -15,6 +15,10 @@ MARKER = 4.5  # pixels from the centre of a marker to its edge, with a small mar
 AIR = 1.5  # pixels between a name and what is next to it
 DISTANCES = (8.0, 14.0, 22.0, 32.0, 44.0, 58.0, 74.0, 92.0)  # pixels from a point to its name
 DIRECTIONS = 16
+CLEAR = 2.0  # times the distance from a name to its point: how far all others should be
+
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,11 @@ class Box:
             self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
         )
 
+    def distance(self, point: Point) -> float:
+        """From the point to its nearest edge; 0 inside."""
+        x, y = point
+        return math.dist(point, (min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)))
+
     def within(self, other: Box) -> bool:
         """Whether all of it lies inside the other."""
         return (
@@ -40,9 +49,6 @@ class Box:
             and self.bottom >= other.bottom
             and self.top <= other.top
         )
-
-
-Point = tuple[float, float]
 
 
 def around(point: Point, reach: float = MARKER) -> Box:
@@ -66,7 +72,7 @@ def candidates(point: Point, width: float, height: float) -> Iterator[Box]:
 def place(points: Sequence[Point], sizes: Sequence[Point], obstacles: Sequence[Box], frame: Box) -> list[Box | None]:
     """A box for the name of every point that meets no point, no obstacle and no other name; None where none is free.
 
-    Points in crowded places choose first.
+    One that is clearly nearest to its own point is preferred. Points in crowded places choose first.
 
     Args:
         points: in pixels.
@@ -77,13 +83,18 @@ def place(points: Sequence[Point], sizes: Sequence[Point], obstacles: Sequence[B
     taken = [*obstacles, *map(around, points)]
     answer: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda index: _room(points, index)):
-        width, height = sizes[index]
-        for box in candidates(points[index], width + 2 * AIR, height + 2 * AIR):
-            if box.within(frame) and not any(map(box.meets, taken)):
-                answer[index] = box
-                taken.append(box)
-                break
+        width, height = (side + 2 * AIR for side in sizes[index])
+        boxes = candidates(points[index], width, height)
+        free = [box for box in boxes if box.within(frame) and not any(map(box.meets, taken))]
+        answer[index] = next((box for box in free if _is_clear(box, points, index)), free[0] if free else None)
+        taken += [box for box in (answer[index],) if box is not None]
     return answer
+
+
+def _is_clear(box: Box, points: Sequence[Point], index: int) -> bool:
+    """Whether all other points are far enough from the box for nobody to read the name as one of theirs."""
+    others = [box.distance(point) for number, point in enumerate(points) if number != index]
+    return CLEAR * box.distance(points[index]) <= min(others, default=math.inf)
 
 
 def _room(points: Sequence[Point], index: int) -> float:
@@ -109,7 +120,7 @@ def annotate(panel: Axes, names: Sequence[str], points: Sequence[Point], obstacl
     for name, point, (x, y), box in zip(names, points, pixels, boxes, strict=True):
         box = box or Box(x + MARKER, y, x + MARKER, y)
         centre = ((box.left + box.right) / 2, (box.bottom + box.top) / 2)
-        beside = math.dist((x, y), (min(max(x, box.left), box.right), min(max(y, box.bottom), box.top))) < DISTANCES[1]
+        beside = box.distance((x, y)) < DISTANCES[1]
         panel.annotate(
             name,
             point,

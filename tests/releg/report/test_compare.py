@@ -147,6 +147,15 @@ def test_names_cover_neither_points_nor_the_front_nor_each_other(seed: int, monk
     assert not any(one.meets(other) for one, other in combinations(names, 2))
 
 
+def test_a_name_is_clearly_nearest_to_its_own_point() -> None:
+    """To the right of the first point there is room, but the name would end beside the second."""
+    points = [(100.0, 100.0), (140.0, 100.0)]
+    boxes = place(points, [(20, 8), (20, 8)], [], Box(0, 0, 300, 200))
+    for box, own, other in zip(boxes, points, reversed(points), strict=True):
+        assert box is not None
+        assert 2 * box.distance(own) <= box.distance(other)
+
+
 def test_a_name_that_finds_no_room_is_not_moved_onto_another() -> None:
     frame = Box(0, 0, 60, 30)
     boxes = place([(10, 15), (20, 15)], [(40, 10), (40, 10)], [], frame)
