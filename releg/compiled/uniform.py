@@ -19,7 +19,7 @@ def draw_uniform(
     """One (rows, width) array per width, drawn one after the other."""
     if dtype != torch.float32 or device.type != "cpu" or not _equals_torch():
         return [torch.rand(rows, width, generator=generator, dtype=dtype, device=device) for width in widths]
-    flat = torch.empty(rows * sum(widths), dtype=torch.float32)
+    flat = torch.empty(rows * sum(widths), dtype=dtype, device=device)
     _fill(flat, torch.default_generator if generator is None else generator)
     parts = flat.split([rows * width for width in widths])
     return [part.view(rows, width) for part, width in zip(parts, widths, strict=True)]
@@ -42,8 +42,8 @@ def _equals_torch() -> bool:
     if len(ours.get_state()) != STATE_BYTES:
         return False
     for count in (1, 700, 2000):
-        drawn = torch.empty(count, dtype=torch.float32)
+        drawn = torch.empty(count, dtype=torch.float32, device="cpu")
         _fill(drawn, ours)
-        if not torch.equal(drawn, torch.rand(count, generator=theirs, dtype=torch.float32)):
+        if not torch.equal(drawn, torch.rand(count, generator=theirs, dtype=torch.float32, device="cpu")):
             return False
     return torch.equal(ours.get_state(), theirs.get_state())

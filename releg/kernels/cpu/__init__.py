@@ -95,7 +95,7 @@ class CpuEngine:
         for start in range(0, rows, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, rows - start)
             kept = workspace.set_rows(path, generative_logits, slice(start, start + count))
-            flat = torch.empty(count * sum(model.layers), dtype=path.x.dtype)
+            flat = path.x.new_empty(count * sum(model.layers))
             run(workspace, 1, flat, count, entropy)
             del kept  # the kernel has read them
             pieces = flat.split([count * size for size in model.layers])

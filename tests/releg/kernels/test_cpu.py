@@ -117,6 +117,16 @@ def test_strided_inputs_are_read_as_what_they_are() -> None:
     assert error(CpuEngine()(model, scattered, [strided(r) for r in logits]), expected) < 1e-12
 
 
+def test_the_default_device_plays_no_part() -> None:
+    """A tensor made without saying where would be on `meta` here, and have no memory for the kernel to write to."""
+    model = random_model(7, [5, 4])
+    path, logits = simulate(model, 3)
+    expected = CpuEngine(1)(model, path, logits)
+    with torch.device("meta"):
+        answer = CpuEngine(1)(model, path, logits)
+    assert all(torch.equal(a, b) for a, b in zip(answer, expected, strict=True))
+
+
 def test_threads_may_share_one_engine() -> None:
     models = [random_model(30, [20, 15, 10], 0.5, seed) for seed in range(4)]
     cases = [(model, *simulate(model, 50)) for model in models]
