@@ -5,62 +5,37 @@ from __future__ import annotations
 import logging
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pytorch_lightning as pl
 from torch import Tensor
 
-from lightning_modules.bench.device import now
-from lightning_modules.bench.floor import make_floors
-from lightning_modules.bench.rounds import Rounds, Turn, quartiles, summary, turn
+from lightning_modules.bench.floor import Floor, floor_of, make_floors
+from lightning_modules.bench.rounds import REFERENCE, Rounds, Turn, quartiles, summary
 from lightning_modules.bench.steps import OWN, Problem, available
+from lightning_modules.bench.stopwatch import Stopwatch
 from lightning_modules.bench.table import Bench, Row, endless
 from lightning_modules.console import say
 from lightning_modules.run import life
 from lightning_modules.run.identity import identity_of
 from lightning_modules.run.settings import Settings
 from lightning_modules.run.signals import Signals
-from lightning_modules.run.step_overhead import RunCallback
 from lightning_modules.training_step import TrainingStep, module_for
 from releg.architecture import architecture_name
 
 LAYERS = (200, 200)
-WARM_UP = 30  # steps before the clock starts, in both loops
 CRN = ("--config", "estimator/common_random_numbers.yaml")
 FIT_ARGUMENTS = {  # what `releg fit` is told for each estimator
     "lr": ["--config", "estimator/likelihood_ratio.yaml"],
     **{f"crn_{engine}": [*CRN, "--model.estimator.init_args.engine", engine] for engine in ("cpu", "triton")},
 }
+Floors = Mapping[str, Floor]
 
 
-class Stopwatch(RunCallback):
-    """Steps per second from the end of step `first` to the end of step `last`."""
-
-    def __init__(self, first: int, last: int, device: str = "cpu") -> None:
-        self.device = device
-        self.first = first
-        self.last = last
-        self._started = 0.0
-        self.rate = 0.0
-
-    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Start or stop the watch."""
-        self.tick(trainer.global_step)
-
-    def tick(self, step: int) -> None:
-        """Record that a step has ended."""
-        if step == self.first:
-            self._started = now(self.device)
-        elif step == self.last:
-            self.rate = (self.last - self.first) / (now(self.device) - self._started)
-
-
-def trainer_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float:
-    """Steps per second through the Trainer, validation off, from the problem's weights."""
-    watch = Stopwatch(WARM_UP, WARM_UP + steps, bench.device)
+def trainer_rounds(name: str, bench: Bench, problem: Problem, floors: Floors, steps: int) -> Rounds:
+    """Blocks of steps through the Trainer, validation off, at the problem's weights."""
+    watch = Stopwatch(name, floors, bench.batches, steps)
     with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
         arguments = [
             *("--config", "base.yaml", *FIT_ARGUMENTS[name]),
@@ -81,38 +56,41 @@ def trainer_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float
         trainer.callbacks.extend([*callbacks, watch])  # type: ignore[attr-defined]
         trainer.fit(built.module, datamodule=bench.data)
     bench.data.trainer = None  # whoever asks next gets the stream from its beginning
-    return watch.rate
+    return watch.rounds
 
 
-def bare_rate(name: str, bench: Bench, problem: Problem, steps: int) -> float:
-    """Steps per second of a loop that only fetches batches and takes steps."""
+def bare_rounds(name: str, bench: Bench, problem: Problem, floors: Floors, steps: int) -> Rounds:
+    """Blocks of steps of a loop that only fetches batches and takes steps."""
     module = module_for(problem.layers, OWN[name](bench.threads), problem.weights, bench.seed, bench.device)
     step = TrainingStep(module, bench.seed)
-    watch = Stopwatch(WARM_UP, WARM_UP + steps, bench.device)
+    watch = Stopwatch(name, floors, bench.batches, steps)
+    watch.freeze([step.optimizer])
     batches: Iterator[Tensor] = endless(bench.data)
     for number in range(1, watch.last + 1):
         step(next(batches).to(bench.device))
         watch.tick(number)
-    return watch.rate
+    return watch.rounds
 
 
 def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
     """One row per estimator. Bare loop and Trainer alternate, and so does which of them goes first."""
     rows: list[Row] = []
     problem = bench.problem(LAYERS)
-    for name in available(tuple(FIT_ARGUMENTS), bench.device):
+    names = available(tuple(FIT_ARGUMENTS), bench.device)
+    floors = floors_for(bench, problem, names)
+    for name in names:
         say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
-        bare: list[float] = []
-        trainer: list[float] = []
+        bare: list[Rounds] = []
+        trainer: list[Rounds] = []
         for repetition in range(repetitions):
-            ways = [(bare, bare_rate), (trainer, trainer_rate)]
-            for rates, rate in ways if repetition % 2 == 0 else reversed(ways):
-                rates.append(rate(name, bench, problem, steps))
+            ways = [(bare, bare_rounds), (trainer, trainer_rounds)]
+            for rounds, measure in ways if repetition % 2 == 0 else reversed(ways):
+                rounds.append(measure(name, bench, problem, floors, steps))
         rows.append(
             {
                 "architecture": architecture_name(LAYERS),
                 "estimator": name,
-                **overhead_columns(bare, trainer),
+                **overhead_columns(name, bare, trainer),
                 "steps": steps,
             }
         )
@@ -122,26 +100,51 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
 def through_trainer(bench: Bench, problem: Problem, steps: int, repetitions: int) -> dict[str, Row]:
     """The columns of each estimator's row in bench.json: its time through the Trainer, against LR's and its floor."""
     names = available(tuple(FIT_ARGUMENTS), bench.device)
-    floors = make_floors(bench.data.data_size, problem.layers, len(bench.batches[0]), names, bench.device)
-    rounds: Rounds = []
+    floors = floors_for(bench, problem, names)
+    rounds: dict[str, Rounds] = {name: [] for name in names}
     for repetition in range(repetitions):
-        order = names if repetition % 2 == 0 else names[::-1]
-        turns = {name: Turn(1 / trainer_rate(name, bench, problem, steps), {}) for name in order}
-        turns |= {name: turn(floor, bench.batches) for name, floor in floors.items()}
-        rounds.append(turns)
-    return {name: summary(rounds, name) for name in names}
+        for name in names if repetition % 2 == 0 else names[::-1]:
+            rounds[name] += trainer_rounds(name, bench, problem, floors, steps)
+    return {name: summary(in_rounds_with_lr(rounds, name), name) for name in names}
 
 
-def overhead_columns(bare: Sequence[float], trainer: Sequence[float]) -> Row:
-    """Medians over repetitions; the loss is computed within each repetition."""
-    lost = [1 - slow / fast for fast, slow in zip(bare, trainer, strict=True)]
+def floors_for(bench: Bench, problem: Problem, names: list[str]) -> Floors:
+    """The floors of these estimators; LR's is always among them."""
+    return make_floors(bench.data.data_size, problem.layers, len(bench.batches[0]), names, bench.device)
+
+
+def in_rounds_with_lr(rounds: Mapping[str, Rounds], name: str) -> Rounds:
+    """The estimator's rounds, each with the time that an LR step would take in it: LR's multiple of its floor."""
+    multiple = statistics.median(in_floors(rounds[REFERENCE], REFERENCE))
+    floor = floor_of(REFERENCE)
+    if name == REFERENCE:
+        return rounds[name]
+    return [{REFERENCE: Turn(multiple * each[floor].seconds, {}), **each} for each in rounds[name]]
+
+
+def in_floors(rounds: Rounds, name: str) -> list[float]:
+    """The estimator's times as multiples of the floor's in the same round."""
+    return [each[name].seconds / each[floor_of(name)].seconds for each in rounds]
+
+
+def overhead_columns(name: str, bare: Sequence[Rounds], trainer: Sequence[Rounds]) -> Row:
+    """Medians over all blocks; the loss is that of speed in floors, within each repetition."""
+    lost = [
+        1 - statistics.median(in_floors(fast, name)) / statistics.median(in_floors(slow, name))
+        for fast, slow in zip(bare, trainer, strict=True)
+    ]
     return {
-        "bare_steps_per_second": round(statistics.median(bare), 2),
-        "trainer_steps_per_second": round(statistics.median(trainer), 2),
+        "bare_steps_per_second": steps_per_second(name, bare),
+        "trainer_steps_per_second": steps_per_second(name, trainer),
         "lost": round(statistics.median(lost), 4),
         "lost_quartiles": quartiles(lost),
         "repetitions": len(lost),
     }
+
+
+def steps_per_second(name: str, repetitions: Sequence[Rounds]) -> float:
+    """The median over all blocks."""
+    return round(statistics.median(1 / each[name].seconds for rounds in repetitions for each in rounds), 2)
 
 
 @contextmanager

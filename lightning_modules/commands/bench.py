@@ -12,10 +12,11 @@ from pathlib import Path
 from lightning_modules.bench import device
 from lightning_modules.bench.device import DEVICES
 from lightning_modules.bench.memory import METHOD
-from lightning_modules.bench.overhead import WARM_UP, measure_overhead, through_trainer
+from lightning_modules.bench.overhead import measure_overhead, through_trainer
 from lightning_modules.bench.rounds import Schedule
 from lightning_modules.bench.scaling import exponents, measure_scaling
 from lightning_modules.bench.steps import PYRO, missing
+from lightning_modules.bench.stopwatch import WARM_UP
 from lightning_modules.bench.table import Bench, Row, ViaTrainer, first_batches, limited_threads, measure_table
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.commands.options import Parser
@@ -152,8 +153,8 @@ def memory_method(where: str, effort: Effort) -> str:
 
 
 def via_trainer(effort: Effort) -> ViaTrainer | None:
-    """How the rows through the Trainer are measured: half as many steps, half as often as its overhead; or not."""
-    steps, repetitions = effort.overhead_steps // 2, max(1, effort.overhead_repetitions // 2)
+    """How the rows through the Trainer are measured: half as often as its overhead; or not."""
+    steps, repetitions = effort.overhead_steps, max(1, effort.overhead_repetitions // 2)
     return (lambda bench, problem: through_trainer(bench, problem, steps, repetitions)) if steps else None
 
 

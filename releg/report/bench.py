@@ -113,8 +113,8 @@ def floor_section(rows: Sequence[Row]) -> list[str]:
     head = ["", "weights", "threads", "floor of LR / CRN, ms", "LR", "LR, Trainer", "CRN", "CRN, Trainer"]
     text = (
         "The time of a step divided by its floor: the matrix products that every step needs (logits and gradients of "
-        "both nets, and of LR's baselines), timed in the same rounds. A bare loop takes the steps, and the Trainer "
-        "with its callbacks and loggers."
+        "both nets, and of LR's baselines), timed in the same rounds. A bare loop takes the steps on batches at hand; "
+        "the Trainer with its callbacks and loggers also draws the batches."
     )
     return ["## Against the floor", text, text_table(head, lines)]
 
@@ -264,7 +264,8 @@ def overhead_section(studies: dict[str, Any]) -> list[str]:
     first = studies["overhead"][0]
     text = (
         f"Steps per second of `releg fit` without validation, and of a bare loop of the same step on the same data: "
-        f"{first['repetitions']} times {first['steps']} steps each, in turns."
+        f"{first['repetitions']} times {first['steps']} steps each, in turns. The loss compares times divided "
+        "by those of the floor, which is timed after every block of steps."
     )
     return ["## Overhead of the Trainer", text, text_table(["", "", "bare loop", "Trainer", "lost"], lines)]
 

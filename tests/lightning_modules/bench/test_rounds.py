@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightning_modules.bench.overhead import overhead_columns
 from lightning_modules.bench.rounds import Schedule, Turn, interleave, summary
 from lightning_modules.bench.scaling import exponents, slope
 from lightning_modules.bench.steps import OWN
@@ -79,13 +78,6 @@ def test_exponents_are_fitted_for_each_study_and_estimator() -> None:
 def test_one_size_has_no_exponent() -> None:
     row: dict[str, object] = {"study": "units", "units": 5, "estimator": "lr", "ms_per_step": 1.0, "ratio_to_lr": 1.0}
     assert exponents([row]) == []
-
-
-def test_loss_by_the_trainer_is_taken_within_repetitions() -> None:
-    columns = overhead_columns(bare=[100.0, 10.0, 100.0], trainer=[90.0, 9.0, 80.0])
-    assert columns["lost"] == 0.1
-    assert columns["bare_steps_per_second"] == 100.0
-    assert columns["repetitions"] == 3
 
 
 def test_of_five_sizes_the_three_largest_are_also_fitted_alone() -> None:
