@@ -153,8 +153,8 @@ def memory_method(where: str, effort: Effort) -> str:
 
 
 def via_trainer(effort: Effort) -> ViaTrainer | None:
-    """How the rows through the Trainer are measured: half as often as its overhead; or not."""
-    steps, repetitions = effort.overhead_steps, max(1, effort.overhead_repetitions // 2)
+    """How the rows through the Trainer are measured: a third as often as its overhead; or not."""
+    steps, repetitions = effort.overhead_steps, max(1, effort.overhead_repetitions // 3)
     return (lambda bench, problem: through_trainer(bench, problem, steps, repetitions)) if steps else None
 
 
