@@ -11,11 +11,11 @@ from typing import TextIO
 from lightning_modules.console import SECONDS_BETWEEN_LINES
 from lightning_modules.grid.estimate import Cost, left_together
 from lightning_modules.grid.jobs import Ended, Job
+from lightning_modules.grid.pace import Pace
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.result import read_result
 
 SECONDS_BETWEEN_REFRESHES = 0.5
-TRUSTED_AFTER = 10.0  # seconds of predicted work, before which actual times do not correct the prediction
 
 
 class GridDisplay:
@@ -43,6 +43,7 @@ class GridDisplay:
         self._costs = costs
         self._waiting = {status.run: status.steps_done for status in waiting}
         self._actual = self._predicted = 0.0  # seconds of the work that has ended
+        self._pace = Pace()
         self._last = time.monotonic()
         self._is_terminal = out.isatty()
         self.problems: dict[GridRun, str] = {}
@@ -60,7 +61,7 @@ class GridDisplay:
             self._show(self._status(running))
 
     def seconds_left(self, running: Sequence[Job] = ()) -> float | None:
-        """Predict from the costs, corrected by how the work so far compares with its prediction."""
+        """Predict from the costs, corrected by how recent work compares with its prediction."""
         if not self._costs:
             return None
         left = [self._costs[run].total(done) for run, done in self._waiting.items()]
@@ -73,8 +74,7 @@ class GridDisplay:
                 left.append(cost.left(progress.step))
                 actual += job.seconds
                 predicted += cost.total(job.first_step or 0) - cost.left(progress.step)
-        factor = actual / predicted if predicted > TRUSTED_AFTER else 1.0
-        return factor * left_together(left, self._jobs)
+        return self._pace.factor(actual, predicted) * left_together(left, self._jobs)
 
     def close(self) -> None:
         """Clear the line, so that what follows starts on its own."""
