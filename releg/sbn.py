@@ -180,7 +180,7 @@ class SigmoidBeliefNet(nn.Module):
             raise ValueError("x has values other than 0 and 1, expected binary data; binarise the images first")
 
     def check_noise(self, x: Tensor, noise: Sequence[Tensor]) -> None:
-        """Raise ValueError unless noise has one (N, H) array per layer for the N rows of x."""
+        """Raise ValueError unless noise has one (N, H) array per layer for the N rows of x, of the type of x."""
         hint = "draw it with model.draw_noise(x)"
         if len(noise) != len(self.layers):
             raise ValueError(f"noise has {len(noise)} layers, expected {len(self.layers)}; {hint}")
@@ -188,6 +188,11 @@ class SigmoidBeliefNet(nn.Module):
             if layer_noise.shape != (len(x), size):
                 raise ValueError(
                     f"noise[{layer}] has shape {tuple(layer_noise.shape)}, expected {(len(x), size)}; {hint}"
+                )
+            if layer_noise.dtype != x.dtype or layer_noise.device != x.device:
+                raise ValueError(
+                    f"noise[{layer}] is {layer_noise.dtype} on {layer_noise.device}, "
+                    f"expected {x.dtype} on {x.device} like x; {hint}"
                 )
 
 

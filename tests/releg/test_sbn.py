@@ -117,6 +117,10 @@ class _Score(torch.nn.Module):
             lambda: random_model(4, [3, 2]).infer(random_x(2, 4), [random_x(2, 3), random_x(2, 3)]),
             "noise[1] has shape (2, 3), expected (2, 2); draw it with model.draw_noise(x)",
         ),
+        (
+            lambda: random_model(4, [3]).infer(random_x(2, 4), [random_x(2, 3).float()]),
+            "noise[0] is torch.float32 on cpu, expected torch.float64 on cpu like x; draw it with model.draw_noise(x)",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_expected_got_and_fix(call: object, message: str) -> None:

@@ -43,7 +43,7 @@ up on the way back; loops and vector are the arithmetic below them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -87,6 +87,8 @@ class CpuEngine:
     ) -> list[Tensor]:
         """f1 - f0 of every unit, (N, H) per layer."""
         check_tensor(path.x)
+        weights_of = [linear.weight for linear in (*model.generative, *model.inference)]
+        check_same_type(path.x, [*path.z, *path.logits, *path.noise, *generative_logits, *weights_of])
         rows = len(path.x)
         workspace = self._take_workspace(model, path.x.dtype, min(rows, ROWS_AT_ONCE))
         weights = workspace.set_weights(model)
@@ -121,6 +123,16 @@ def check_tensor(x: Tensor) -> None:
         raise ValueError(
             f"x is {x.dtype} on {x.device}, expected float32 or float64 on the CPU; use engine='batched' or 'auto'"
         )
+
+
+def check_same_type(x: Tensor, others: Iterable[Tensor]) -> None:
+    """Raise ValueError unless all tensors are like x: the kernel reads their memory as numbers of that type."""
+    for tensor in others:
+        if tensor.dtype != x.dtype or tensor.device != x.device:
+            raise ValueError(
+                f"the CPU kernel got {tensor.dtype} on {tensor.device}, expected {x.dtype} on {x.device} like x; "
+                "call the estimator outside torch.autocast, with model and noise of one type"
+            )
 
 
 def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import Literal
 
 import pytest
 import torch
@@ -195,6 +196,26 @@ def test_numbers_it_was_not_compiled_for_are_refused() -> None:
     path, logits = simulate(model, 2)
     with pytest.raises(ValueError, match=r"x is torch.bfloat16 on cpu, expected float32 or float64"):
         CpuEngine()(model, path, logits)
+
+
+@pytest.mark.parametrize("part", ["noise", "z", "logits"])
+def test_a_path_of_mixed_types_is_refused(part: str) -> None:
+    """The kernel reads all memory as numbers of one type: from others it would compute nonsense, or crash."""
+    model = random_model(4, [3, 2], 1.0, 0, torch.float32)
+    path, logits = simulate(model, 2)
+    mixed = replace(path, **{part: [values.double() for values in getattr(path, part)]})
+    with pytest.raises(ValueError, match=r"got torch.float64 on cpu, expected torch.float32 on cpu like x"):
+        CpuEngine()(model, mixed, logits)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "auto"])
+def test_autocast_is_refused_in_a_sentence(engine: Literal["cpu", "auto"]) -> None:
+    model = random_model(4, [3, 2], 1.0, 0, torch.float32)
+    x = random_x(2, 4, dtype=torch.float32)
+    estimator = CommonRandomNumbers(engine=engine)
+    noise = estimator.draw_noise(model, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(ValueError, match=r"outside torch\.autocast"):
+        estimator(model, x, noise)
 
 
 def test_memory_of_the_largest_architecture_is_small() -> None:
