@@ -198,8 +198,9 @@ class SBNModule(pl.LightningModule):
 
     def validation_step(self, x: Tensor, batch_idx: int) -> None:
         """Accumulate val/elbo."""
-        generator = self.generator("val", self.global_step, batch_idx)
-        self.elbo.update(bounds.elbo(bounds.log_weights(self.model, x, self.val_samples, generator)))
+        self.elbo.update(
+            bounds.elbo(self._log_weights(x, batch_idx, self.val_samples, "val", self.global_step, batch_idx))
+        )
 
     def on_validation_epoch_end(self) -> None:
         """Report val/elbo."""
@@ -210,7 +211,7 @@ class SBNModule(pl.LightningModule):
 
     def test_step(self, x: Tensor, batch_idx: int) -> None:
         """Accumulate test/elbo and the multi-sample bound from the same draws."""
-        weights = bounds.log_weights(self.model, x, self.test_samples, self.generator("test", batch_idx))
+        weights = self._log_weights(x, batch_idx, self.test_samples, "test", batch_idx)
         self.elbo.update(bounds.elbo(weights))
         self.bound.update(bounds.multi_sample(weights))
 
@@ -220,6 +221,12 @@ class SBNModule(pl.LightningModule):
         self.report(metrics, self.global_step)
         self.elbo.reset()
         self.bound.reset()
+
+    def _log_weights(self, x: Tensor, batch_idx: int, samples: int, *position: int | str) -> Tensor:
+        """Log weights (B, samples) at a position of the run. Only the first batch of a loader is checked."""
+        if batch_idx == 0:
+            self.model.check_input(x)
+        return bounds.log_weights_of_checked(self.model, x, samples, self.generator(*position))
 
     def report(self, metrics: dict[str, Tensor], step: int) -> None:
         """Log under the number of finished steps; Lightning's own count differs by one after an interruption."""

@@ -41,6 +41,18 @@ def log_weights(
     if samples < 1:
         raise ValueError(f"samples is {samples}, expected at least 1; one draw of z per image is the smallest number")
     model.check_input(x)
+    return log_weights_of_checked(model, x, samples, generator, noise)
+
+
+@torch.no_grad()
+def log_weights_of_checked(
+    model: SigmoidBeliefNet,
+    x: Tensor,
+    samples: int,
+    generator: torch.Generator | None = None,
+    noise: Sequence[Tensor] | None = None,
+) -> Tensor:
+    """`log_weights` for rows that are known to be binary."""
     first = model.inference_logits(0, x)  # (B, H), the same for all draws
     columns = []
     done = 0

@@ -48,7 +48,7 @@ class Script:
         python = folder / "python"
         python.write_text(f"#!/bin/sh\necho '{sys.executable}'\n")
         python.chmod(0o755)
-        self.environment = {**os.environ, "RELEG_PYTHON": str(python), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        self.environment = {**os.environ, "RELEG_PYTHON": str(python), "OMP_NUM_THREADS": "1"}
 
     def start(self, *arguments: str, limit: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
         return subprocess.Popen(

@@ -107,6 +107,12 @@ def test_the_readme_states_the_cost_that_was_measured() -> None:
     ratios = [row["ratio_to_lr"] for row in tabulated(rows, studies) if row["estimator"] == "crn_cpu"]
     assert len(ratios) == 8  # four architectures, at initial and at trained weights
     assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times one with LR" in README
+    alone = [
+        row["ratio_to_lr"]
+        for row in rows
+        if (row["threads"], row["via"]) == (1, "bare") and row["estimator"] == "crn_cpu"
+    ]
+    assert f"on two CPU threads and {min(alone):.2f} to {max(alone):.2f} times on one" in README
     assert f"at {min(ratios):.1f} to {max(ratios):.1f} times the cost of a likelihood-ratio step" in README
 
 

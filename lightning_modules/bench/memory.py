@@ -44,7 +44,7 @@ class Request:
 def request_for(name: str, problem: Problem, x: Tensor) -> Request:
     """The request to measure that estimator's steps on x."""
     weights = {key: value.numpy() for key, value in problem.weights.items()}
-    return Request(name, problem.layers, weights, x.numpy(), problem.threads, problem.seed)
+    return Request(name, problem.layers, weights, x.numpy(), torch.get_num_threads(), problem.seed)
 
 
 def measure(request: Request) -> float | None:
@@ -52,9 +52,9 @@ def measure(request: Request) -> float | None:
     torch.set_num_threads(request.threads)
     x = torch.from_numpy(request.x.copy())
     tiny = (2,) * len(request.layers)
-    make_step(request.name, Problem(tiny, SigmoidBeliefNet(x.shape[1], tiny).state_dict(), request.threads, 0))(x)
+    make_step(request.name, Problem(tiny, SigmoidBeliefNet(x.shape[1], tiny).state_dict(), 0))(x)
     weights = {key: torch.from_numpy(value.copy()) for key, value in request.weights.items()}
-    step = make_step(request.name, Problem(request.layers, weights, request.threads, request.seed))
+    step = make_step(request.name, Problem(request.layers, weights, request.seed))
     gc.collect()
     peak = watch_peak()
     step(x[:1])  # leaves gradients and optimiser state, which the next step needs as well

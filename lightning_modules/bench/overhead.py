@@ -44,8 +44,6 @@ def trainer_rounds(name: str, bench: Bench, problem: Problem, floors: Floors, st
             *("--trainer.max_steps", str(watch.last), "--trainer.limit_val_batches", "0"),
             *("--trainer.accelerator", bench.device),
         ]
-        if name == "crn_cpu":
-            arguments += ["--model.estimator.init_args.threads", str(bench.threads)]
         settings = Settings("fit", arguments)
         built = settings.build()
         built.module.model.load_state_dict(problem.weights)
@@ -61,7 +59,7 @@ def trainer_rounds(name: str, bench: Bench, problem: Problem, floors: Floors, st
 
 def bare_rounds(name: str, bench: Bench, problem: Problem, floors: Floors, steps: int) -> Rounds:
     """Blocks of steps of a loop that only fetches batches and takes steps."""
-    module = module_for(problem.layers, OWN[name](bench.threads), problem.weights, bench.seed, bench.device)
+    module = module_for(problem.layers, OWN[name](), problem.weights, bench.seed, bench.device)
     step = TrainingStep(module, bench.seed)
     watch = Stopwatch(name, floors, bench.batches, steps)
     watch.freeze([step.optimizer])

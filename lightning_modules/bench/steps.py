@@ -15,13 +15,13 @@ from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 
-# What each name in bench.json stands for; the argument is the number of threads.
-OWN: dict[str, Callable[[int], Estimator]] = {
-    "lr": lambda threads: LikelihoodRatio([InputDependent(), RunningAverage()]),
-    "crn_cpu": lambda threads: CommonRandomNumbers(engine="cpu", threads=threads),
-    "crn_triton": lambda threads: CommonRandomNumbers(engine="triton"),
-    "crn_batched": lambda threads: CommonRandomNumbers(engine="batched"),
-    "crn_dense": lambda threads: CommonRandomNumbers(engine="dense"),
+# What each name in bench.json stands for.
+OWN: dict[str, Callable[[], Estimator]] = {
+    "lr": lambda: LikelihoodRatio([InputDependent(), RunningAverage()]),
+    "crn_cpu": lambda: CommonRandomNumbers(engine="cpu"),
+    "crn_triton": lambda: CommonRandomNumbers(engine="triton"),
+    "crn_batched": lambda: CommonRandomNumbers(engine="batched"),
+    "crn_dense": lambda: CommonRandomNumbers(engine="dense"),
 }
 PYRO = "pyro_lr"
 ALL = (*OWN, PYRO)
@@ -51,7 +51,6 @@ class Problem:
 
     layers: tuple[int, ...]  # shallow first
     weights: Weights
-    threads: int
     seed: int
     device: str = "cpu"
 
@@ -66,8 +65,8 @@ def make_step(name: str, problem: Problem) -> TrainingStep:
     if name == PYRO:
         from lightning_modules.bench.pyro_step import PyroStep  # Pyro is an optional extra
 
-        estimator = OWN["lr"](problem.threads)  # owns the baselines' nets
+        estimator = OWN["lr"]()  # owns the baselines' nets
         return PyroStep(module_for(problem.layers, estimator, problem.weights, problem.seed), problem.seed)
-    estimator = OWN[name](problem.threads) if name in OWN else read_estimator(name)
+    estimator = OWN[name]() if name in OWN else read_estimator(name)
     module = module_for(problem.layers, estimator, problem.weights, problem.seed, problem.device)
     return TrainingStep(module, problem.seed)

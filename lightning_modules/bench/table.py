@@ -41,7 +41,7 @@ class Bench:
 
     def problem(self, layers: tuple[int, ...], weights: Weights | None = None) -> Problem:
         """The problem at these weights, or at the initial ones."""
-        return Problem(layers, weights or self.initial_weights(layers), self.threads, self.seed, self.device)
+        return Problem(layers, weights or self.initial_weights(layers), self.seed, self.device)
 
     def initial_weights(self, layers: tuple[int, ...]) -> Weights:
         """The weights with which a run of this seed starts."""
@@ -67,7 +67,7 @@ def first_batches(data: BinaryImages, count: int = BATCHES) -> list[Tensor]:
 
 def train(bench: Bench, layers: tuple[int, ...], steps: int) -> Weights:
     """Weights after that many steps of common random numbers, as `releg fit` would take them."""
-    estimator = CommonRandomNumbers(engine="auto", threads=bench.threads)
+    estimator = CommonRandomNumbers(engine="auto")
     module = module_for(layers, estimator, bench.initial_weights(layers), bench.seed, bench.device)
     step = TrainingStep(module, bench.seed)
     for _, x in zip(range(steps), endless(bench.data), strict=False):
@@ -132,7 +132,7 @@ def _rows(
     if bench.threads > 1 and bench.device == "cpu":
         with limited_threads(1):
             alone, few = replace(bench, threads=1), dict.fromkeys(available(FEW))
-            rows += _rows_of_threads(alone, replace(problem, threads=1), few, columns, via_trainer)
+            rows += _rows_of_threads(alone, problem, few, columns, via_trainer)
     return rows
 
 
@@ -163,7 +163,7 @@ def _rows_of_threads(
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Limit torch's threads during the measurement; the cpu engine gets their number as an argument."""
+    """Limit torch's threads during the measurement, and with them those of all compiled code."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import releg
@@ -145,9 +144,8 @@ class Comparer:
 
     def _cost(self, name: str) -> Row:
         """Milliseconds of a training step, those of LR in the same rounds, and the step's memory."""
-        threads = torch.get_num_threads()
         weights = {key: value.clone() for key, value in self.model.state_dict().items()}
-        problem = Problem(tuple(self.model.layers), weights, threads, self.settings.seed)
+        problem = Problem(tuple(self.model.layers), weights, self.settings.seed)
         batches = [batch.to(self.model.mean) for batch in self.images.split(BATCH_SIZE)[:6]]
         steps = {REFERENCE: make_step(REFERENCE, problem), name: make_step(name, problem)}
         rounds = interleave(steps, batches, SCHEDULE, self.settings.seed)

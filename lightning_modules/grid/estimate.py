@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -112,12 +111,6 @@ def _seconds(do: Callable[[], object]) -> float:
     started = time.perf_counter()
     do()
     return time.perf_counter() - started
-
-
-def use_threads(count: int) -> None:
-    """Use as many threads as a job will have, so that the timing is right."""
-    torch.set_num_threads(count)
-    numba.set_num_threads(min(count, numba.get_num_threads()))
 
 
 def left_together(seconds: list[float], jobs: int) -> float:

@@ -19,14 +19,14 @@ from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end
 
 LOG = "log.txt"  # in the run's folder: all that its processes printed
 PROGRESS = "progress.json"
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")  # the user's own values win
+THREADS_VARIABLE = "OMP_NUM_THREADS"  # torch and all compiled code obey it; the user's own value wins
 SECONDS_TO_STOP = 5.0
 SECONDS_BETWEEN_CHECKS = 0.2
 
 
 def threads_asked_for() -> int | None:
     """The number of threads in the user's environment, if there is one."""
-    asked = os.environ.get(THREAD_VARIABLES[0], "")
+    asked = os.environ.get(THREADS_VARIABLE, "")
     return int(asked) if asked.isdecimal() and int(asked) > 0 else None
 
 
@@ -44,14 +44,14 @@ def start(
         folder: of the run.
         title: for the log.
         arguments: of releg fit.
-        threads: for torch and numba.
+        threads: for torch and compiled code.
         keep_open: file descriptors that the process inherits: a lock on one is held until the process is gone.
         gpu: the only one that the process sees; none: those that this process sees.
     """
     folder.mkdir(parents=True, exist_ok=True)
     remove_progress(folder)
     environment = {
-        **dict.fromkeys(THREAD_VARIABLES, str(threads)),
+        THREADS_VARIABLE: str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads slow each other down where others need the cores too
         **os.environ,
         PARENT_VARIABLE: str(os.getpid()),
@@ -78,7 +78,7 @@ def run_to_end(folder: str, title: str, arguments: Sequence[str], threads: int) 
 
     The process ends with the worker. Ray interrupts a cancelled task as Ctrl-C would; it then waits for the process.
     """
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))  # in place of Ray's
+    os.environ[THREADS_VARIABLE] = str(threads)  # in place of Ray's
     process = start(Path(folder), title, arguments, threads)
     try:
         while (code := process.poll()) is None:

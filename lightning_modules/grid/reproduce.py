@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 
+import torch
 from jsonargparse import ArgumentError
 
 from lightning_modules.console import quieten
 from lightning_modules.grid import local_launcher
 from lightning_modules.grid.display import GridDisplay, duration
-from lightning_modules.grid.estimate import Cost, estimate, use_threads
+from lightning_modules.grid.estimate import Cost, estimate
 from lightning_modules.grid.jobs import Launcher
 from lightning_modules.grid.manifest import kept, write_manifests
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, LAUNCHERS, OTHER_ARCHITECTURES, Options, budget_file
@@ -169,7 +170,7 @@ def _display(
 def _costs(waiting: list[RunStatus], threads: int, start_of_a_process: float) -> dict[GridRun, Cost]:
     """Predicted costs, from one trial per architecture and estimator. Empty if a trial fails; the run will say why."""
     quieten()
-    use_threads(threads)
+    torch.set_num_threads(threads)  # as many as a job will have, so that the timing is right
     kinds: dict[tuple[str, str], Cost] = {}
     try:
         _, data = build(waiting[0].config)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from releg.estimators.base import Estimator
-from releg.rmsprop import paper_rmsprop
+from releg.estimators.base import Estimator, check_finite, repeated
+from releg.rmsprop import in_one_pass, paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
@@ -41,14 +41,21 @@ def fitted(estimator: Estimator, model: SigmoidBeliefNet, images: Tensor, steps:
     model = copy.deepcopy(model)
     generator = torch.Generator(model.mean.device).manual_seed(seed_for(seed, "fitted"))
     estimator = attached(estimator, model, generator).train()
+    if estimator.closed_form:
+        model.requires_grad_(False)  # what it owns learns from its answers, without the model's graph
     parameters = list(estimator.parameters())
-    optimizer = paper_rmsprop(parameters) if parameters else None
+    optimizer = in_one_pass(paper_rmsprop(parameters)) if parameters else None
     before = copy.deepcopy(estimator.state_dict())
     with torch.enable_grad():
         for step in range(steps):
             rows = torch.randint(len(images), (BATCH_SIZE,), generator=generator, device=generator.device)
             x = images[rows.to(images.device)].to(model.mean)
-            loss = estimator(model, x, estimator.draw_noise(model, x, generator)).auxiliary_loss
+            if step == 0:
+                model.check_input(x)  # the rest comes from the same images
+            noise = estimator.draw_noise(model, x, generator)
+            answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
+            check_finite(model, answer.elbo)
+            loss = answer.auxiliary_loss
             if loss is not None and optimizer is not None:
                 gradients = torch.autograd.grad(loss.sum(), parameters)
                 for parameter, gradient in zip(parameters, gradients, strict=True):

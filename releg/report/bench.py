@@ -56,13 +56,13 @@ def markdown(rows: Sequence[Row], studies: dict[str, Any]) -> str:
     run = studies["run"]
     parts = ["# What a training step costs", header(run), *floor_section(rows)]
     rows = tabulated(rows, studies)
-    parts += [in_short(rows)]
+    parts += [in_short(rows, run["threads"])]
     for weights in dict.fromkeys(row["weights"] for row in rows):
         mine = [row for row in rows if row["weights"] == weights]
         title = "Initial weights" if weights == "initial" else f"Weights after {mine[0]['trained_steps']} steps"
         parts += [f"## {title}", "Milliseconds per step; in brackets the ratio to LR and its quartiles over rounds."]
         parts += [pivot(mine, time_cell), "Peak memory of a step, MiB:", pivot(mine, memory_cell)]
-    parts += [*parts_section(rows), *scaling_section(studies), *overhead_section(studies), notes(run)]
+    parts += [*parts_section(rows), *scaling_section(studies), *overhead_section(studies), notes(studies)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -109,12 +109,15 @@ def floor_section(rows: Sequence[Row]) -> list[str]:
         found = [cells.get((*key, *column)) for column in columns]
         floors = [_ms(row["floor_ms"]) for row in (found[0], found[2]) if row]
         ratios = [_ratio(row["ratio_to_floor"]) if row else "–" for row in found]
-        lines.append([f"SBN({key[0]})", key[1], str(key[2]), " / ".join(floors), *ratios])
+        to_lr = [_ratio(row["ratio_to_lr"]) if row else "–" for row in found[2:]]
+        lines.append([f"SBN({key[0]})", key[1], str(key[2]), " / ".join(floors), *ratios, *to_lr])
     head = ["", "weights", "threads", "floor of LR / CRN, ms", "LR", "LR, Trainer", "CRN", "CRN, Trainer"]
+    head += ["CRN / LR", "CRN / LR, Trainer"]
     text = (
         "The time of a step divided by its floor: the matrix products that every step needs (logits and gradients of "
-        "both nets, and of LR's baselines), timed in the same rounds. A bare loop takes the steps on batches at hand; "
-        "the Trainer with its callbacks and loggers also draws the batches."
+        "both nets, and of LR's baselines), timed next to the steps; and the time of a CRN step divided by that of an "
+        "LR step. A bare loop takes the steps on batches at hand; the Trainer with its callbacks and loggers also "
+        "draws the batches and logs."
     )
     return ["## Against the floor", text, text_table(head, lines)]
 
@@ -129,8 +132,8 @@ def engine_of(name: str) -> str:
     return ENGINES[name.removeprefix("crn_")]
 
 
-def in_short(rows: Sequence[Row]) -> str:
-    """The claims, as ranges over all architectures and weights."""
+def in_short(rows: Sequence[Row], threads: int) -> str:
+    """The claims, as ranges over all architectures and weights, of bare steps with that many threads."""
     ratio = {(row["architecture"], row["weights"], row["estimator"]): row["ratio_to_lr"] for row in rows}
 
     def quotients(top: str, bottom: str) -> list[float]:
@@ -145,7 +148,8 @@ def in_short(rows: Sequence[Row]) -> str:
         ("a step of Pyro's LR", quotients(fast, "pyro_lr")),
     ]
     texts = [f"- {_times(values)} {text}" for text, values in claims if values]
-    return "\n".join([f"A CRN step with the {engine_of(fast)} costs", "", *texts]) if texts else ""
+    on_cpu = f" (threads: {threads})" if fast == "crn_cpu" else ""
+    return "\n".join([f"A CRN step with the {engine_of(fast)}{on_cpu} costs", "", *texts]) if texts else ""
 
 
 def _times(values: Sequence[float]) -> str:
@@ -256,26 +260,31 @@ def overhead_section(studies: dict[str, Any]) -> list[str]:
     lines = [
         [
             *(f"SBN({row['architecture']})", LABELS[row["estimator"]]),
-            *(f"{row['bare_steps_per_second']:.1f}", f"{row['trainer_steps_per_second']:.1f}"),
             f"{row['lost']:.1%} ({row['lost_quartiles'][0]:.1%} to {row['lost_quartiles'][1]:.1%})",
         ]
         for row in studies["overhead"]
     ]
     first = studies["overhead"][0]
     text = (
-        f"Steps per second of `releg fit` without validation, and of a bare loop of the same step on the same data: "
-        f"{first['repetitions']} times {first['steps']} steps each, in turns. The loss compares times divided "
-        "by those of the floor, which is timed after every block of steps."
+        "The part of its speed that `releg fit` without validation loses to a bare loop that draws the same batches: "
+        f"{first['repetitions']} times {first['steps']} steps each, in turns. Speeds are compared in floors, timed "
+        "after every block of steps; in brackets the quartiles."
     )
-    return ["## Overhead of the Trainer", text, text_table(["", "", "bare loop", "Trainer", "lost"], lines)]
+    return ["## Overhead of the Trainer", text, text_table(["", "", "lost"], lines)]
 
 
-def notes(run: dict[str, Any]) -> str:
+def notes(studies: dict[str, Any]) -> str:
     """How it was measured, and what was left out."""
+    run = studies["run"]
+    through_trainer = (
+        "Through the Trainer: means over blocks of up to 100 steps, with the floors timed after each; medians over "
+        "blocks. LR and CRN train one after the other, so their ratio is taken in floors of LR."
+    )
     lines = [
         "A step: draw noise, estimate, zero_grad, backward, RMSprop; on real batches of binarised MNIST. Estimators "
         "take turns within each round, with the same weights and batches; the first step of a turn is discarded. Times "
         "and ratios are medians over rounds. Steps of more than 0.25 s are timed one by one, in fewer rounds.",
+        *([through_trainer] if studies["overhead"] else []),
         "Pyro's LR: TraceGraph_ELBO with the same nets, baselines and optimiser, its validation switched off.",
         f"Memory: {run['memory']}.",
         *run["notes"],

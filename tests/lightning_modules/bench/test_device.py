@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing the data pointer of Fa
 
 @pytest.mark.parametrize("name", available(device="cuda"))
 def test_steps_on_cuda_leave_nothing_on_the_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = make_step(name, Problem((6, 5), SigmoidBeliefNet(12, [6, 5]).state_dict(), threads=1, seed=0))
+    step = make_step(name, Problem((6, 5), SigmoidBeliefNet(12, [6, 5]).state_dict(), seed=0))
     monkeypatch.setattr(torch.Tensor, "backward", backward)
     monkeypatch.setattr(step, "generator", None)  # there is none for a missing GPU
     with fake_cuda():

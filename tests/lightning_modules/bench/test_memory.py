@@ -14,7 +14,7 @@ DATA_SIZE = 784
 
 def request(name: str, layers: tuple[int, ...], rows: int) -> Request:
     weights = SigmoidBeliefNet(DATA_SIZE, layers).state_dict()
-    return request_for(name, Problem(layers, weights, threads=1, seed=0), random_x(rows, DATA_SIZE, 0, torch.float32))
+    return request_for(name, Problem(layers, weights, seed=0), random_x(rows, DATA_SIZE, 0, torch.float32))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the high-water mark cannot be reset")

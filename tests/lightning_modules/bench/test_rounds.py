@@ -17,7 +17,7 @@ class Recorder(TrainingStep):
     """A step of known duration that writes down when it was called."""
 
     def __init__(self, name: str, seconds: float, log: list[tuple[str, int]]) -> None:
-        super().__init__(SBNModule([2], OWN["crn_batched"](1), 3), seed=0)
+        super().__init__(SBNModule([2], OWN["crn_batched"](), 3), seed=0)
         self.name, self.seconds, self.log = name, seconds, log
 
     def restore(self) -> None:

@@ -16,7 +16,7 @@ DATA_SIZE = 784
 
 def small_problem() -> Problem:
     weights = random_model(DATA_SIZE, [4, 3], scale=0.1, dtype=torch.float32).state_dict()
-    return Problem((4, 3), weights, threads=1, seed=5)
+    return Problem((4, 3), weights, seed=5)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -48,7 +48,7 @@ def test_steps_of_all_engines_take_the_same_weights_to_the_same_weights() -> Non
 def test_a_step_is_that_of_the_training_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same noise gives the same weights as SBNModule.training_step, backward and its optimiser."""
     step = make_step("lr", small_problem())
-    module = module_for((4, 3), OWN["lr"](1), small_problem().weights, seed=5)
+    module = module_for((4, 3), OWN["lr"](), small_problem().weights, seed=5)
     x = random_x(20, DATA_SIZE, dtype=torch.float32)
     optimizer, generator = module.build_optimizer(), torch.Generator()
     generator.set_state(step.generator.get_state())
@@ -67,7 +67,7 @@ def test_expected_gradient_of_pyro_is_the_enumerated_gradient_as_ours_is() -> No
     from lightning_modules.bench.pyro_step import PyroStep
 
     model, x = random_model(3, [2, 2], seed=11, dtype=torch.float32), random_x(1, 3, seed=11, dtype=torch.float32)
-    module = SBNModule([2, 2], OWN["lr"](1), 3)
+    module = SBNModule([2, 2], OWN["lr"](), 3)
     module.model = model
     module.estimator.attach(model)
     step, rows, repeats = PyroStep(module, seed=7), 200, 150

@@ -13,7 +13,7 @@ from lightning_modules.bench.steps import SCALABLE, available
 from lightning_modules.commands import bench
 
 TINY = [
-    *("--quick", "--architectures", "4-3", "--rounds", "2", "--train-steps", "2", "--threads", "1"),
+    *("--quick", "--architectures", "4-3", "--rounds", "2", "--train-steps", "2", "--threads", "2"),
     *("--units", "3", "6", "--depths", "1", "--overhead-steps", "5", "--batch-size", "20"),
 ]
 
@@ -29,11 +29,13 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_there_is_one_row_per_architecture_weights_estimator_and_way(results: Path) -> None:
+def test_there_is_one_row_per_architecture_weights_estimator_threads_and_way(results: Path) -> None:
+    """With one thread, LR and CRN only."""
     rows = read(results / "bench.json")
-    keys = [(row["architecture"], row["weights"], row["estimator"], row["via"]) for row in rows]
-    ways = {"bare": available(), "trainer": available(tuple(FIT_ARGUMENTS))}
-    expected = {("4-3", w, e, via) for w in ("initial", "trained") for via, names in ways.items() for e in names}
+    keys = [(row["architecture"], row["weights"], row["estimator"], row["threads"], row["via"]) for row in rows]
+    few = available(tuple(FIT_ARGUMENTS))
+    ways = {(2, "bare"): available(), (2, "trainer"): few, (1, "bare"): few, (1, "trainer"): few}
+    expected = {("4-3", w, e, *way) for w in ("initial", "trained") for way, names in ways.items() for e in names}
     assert len(keys) == len(expected)
     assert set(keys) == expected
 
@@ -46,7 +48,7 @@ def test_rows_have_times_ratios_and_memory(results: Path) -> None:
         assert row["floor_ms"] > 0
         assert row["peak_mib"] is None or row["peak_mib"] >= 0
         assert row["trained_steps"] == (0 if row["weights"] == "initial" else 2)
-        assert (row["batch_size"], row["threads"], row["seed"]) == (20, 1, 0)
+        assert (row["batch_size"], row["seed"]) == (20, 0)
         assert row["estimator"] != "lr" or row["ratio_to_lr"] == 1
         assert sum(row["ms_parts"].values()) <= 1.5 * row["ms_per_step"] + 1  # medians of parts, not parts of a median
 
@@ -63,7 +65,7 @@ def test_growth_and_overhead_stand_in_a_file_of_their_own(results: Path) -> None
     for row in studies["overhead"]:
         assert row["bare_steps_per_second"] > 0
         assert row["trainer_steps_per_second"] > 0
-    assert studies["run"]["threads"] == 1
+    assert studies["run"]["threads"] == 2
     assert studies["run"]["train_steps"] == 2
 
 

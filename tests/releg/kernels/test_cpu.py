@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -203,7 +203,8 @@ def test_a_path_of_mixed_types_is_refused(part: str) -> None:
     """The kernel reads all memory as numbers of one type: from others it would compute nonsense, or crash."""
     model = random_model(4, [3, 2], 1.0, 0, torch.float32)
     path, logits = simulate(model, 2)
-    mixed = replace(path, **{part: [values.double() for values in getattr(path, part)]})
+    changes: dict[str, Any] = {part: [values.double() for values in getattr(path, part)]}
+    mixed = replace(path, **changes)
     with pytest.raises(ValueError, match=r"got torch.float64 on cpu, expected torch.float32 on cpu like x"):
         CpuEngine()(model, mixed, logits)
 
