@@ -109,7 +109,7 @@ def test_disarm_is_zero_where_the_opposite_agrees() -> None:
 
 
 def test_hidden_variables_have_the_sign_of_the_sample_whatever_the_noise() -> None:
-    logits = torch.linspace(-60, 60, 241, dtype=torch.float64)[:, None]
+    logits = torch.linspace(-60, 60, 241, dtype=torch.float64)[:, None].expand(-1, 501)
     noise = torch.cat([torch.zeros(1), torch.rand(500, generator=torch.Generator().manual_seed(0))]).double()
     z = bernoulli.sample(logits, noise)
     h = hidden(logits, noise)
