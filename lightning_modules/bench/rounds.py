@@ -116,11 +116,12 @@ def summary(rounds: Rounds, name: str) -> dict[str, object]:
 def _floor_columns(taken: Rounds, name: str) -> dict[str, object]:
     """The floor's time in the same rounds, and the estimator's time as a multiple of it."""
     floor = floor_of(name)
-    if floor not in taken[0]:
+    common = [each for each in taken if floor in each]  # a floor, too, can be slow: of a large net, on a busy machine
+    if not common:
         return {}
     return {
-        "ratio_to_floor": round(statistics.median(each[name].seconds / each[floor].seconds for each in taken), 3),
-        "floor_ms": round(statistics.median(1000 * each[floor].seconds for each in taken), 3),
+        "ratio_to_floor": round(statistics.median(each[name].seconds / each[floor].seconds for each in common), 3),
+        "floor_ms": round(statistics.median(1000 * each[floor].seconds for each in common), 3),
     }
 
 

@@ -53,6 +53,13 @@ def test_ratios_are_taken_within_rounds_so_that_a_slow_minute_does_not_count() -
     assert summary(rounds, "lr")["ratio_to_lr"] == 1.0
 
 
+def test_a_floor_that_is_slow_itself_is_compared_in_the_rounds_that_it_takes_part_in() -> None:
+    rounds = [{"lr": Turn(0.4, {})}, {"lr": Turn(0.6, {}), "floor_lr": Turn(0.3, {})}]
+    columns = summary(rounds, "lr")
+    assert (columns["ratio_to_floor"], columns["floor_ms"]) == (2.0, 300.0)
+    assert "ratio_to_floor" not in summary(rounds[:1], "lr")
+
+
 def test_fitted_exponent_is_that_of_a_power_law() -> None:
     assert slope([50, 100, 800], [7 * size**1.25 for size in (50, 100, 800)]) == pytest.approx(1.25, abs=1e-3)
 
