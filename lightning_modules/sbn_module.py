@@ -198,9 +198,8 @@ class SBNModule(pl.LightningModule):
 
     def validation_step(self, x: Tensor, batch_idx: int) -> None:
         """Accumulate val/elbo."""
-        self.elbo.update(
-            bounds.elbo(self._log_weights(x, batch_idx, self.val_samples, "val", self.global_step, batch_idx))
-        )
+        generator = self.generator("val", self.global_step, batch_idx)
+        self.elbo.update(bounds.elbo(self._log_weights(x, batch_idx, self.val_samples, generator)))
 
     def on_validation_epoch_end(self) -> None:
         """Report val/elbo."""
@@ -211,7 +210,7 @@ class SBNModule(pl.LightningModule):
 
     def test_step(self, x: Tensor, batch_idx: int) -> None:
         """Accumulate test/elbo and the multi-sample bound from the same draws."""
-        weights = self._log_weights(x, batch_idx, self.test_samples, "test", batch_idx)
+        weights = self._log_weights(x, batch_idx, self.test_samples, self.generator("test", batch_idx))
         self.elbo.update(bounds.elbo(weights))
         self.bound.update(bounds.multi_sample(weights))
 
@@ -222,11 +221,9 @@ class SBNModule(pl.LightningModule):
         self.elbo.reset()
         self.bound.reset()
 
-    def _log_weights(self, x: Tensor, batch_idx: int, samples: int, *position: int | str) -> Tensor:
-        """Log weights (B, samples) at a position of the run. Only the first batch of a loader is checked."""
-        if batch_idx == 0:
-            self.model.check_input(x)
-        return bounds.log_weights_of_checked(self.model, x, samples, self.generator(*position))
+    def _log_weights(self, x: Tensor, batch_idx: int, samples: int, generator: torch.Generator) -> Tensor:
+        """Log weights (B, samples). Only the first batch of a loader is checked: the rest comes from there, too."""
+        return bounds.log_weights(self.model, x, samples, generator, checked=batch_idx > 0)
 
     def report(self, metrics: dict[str, Tensor], step: int) -> None:
         """Log under the number of finished steps; Lightning's own count differs by one after an interruption."""

@@ -28,6 +28,7 @@ def log_weights(
     samples: int,
     generator: torch.Generator | None = None,
     noise: Sequence[Tensor] | None = None,
+    checked: bool = False,
 ) -> Tensor:
     """log p(x, z) - log q(z | x) for `samples` draws of z per row of x: (B, samples).
 
@@ -37,22 +38,12 @@ def log_weights(
         samples: draws of z per row.
         generator: of the noise that is drawn here.
         noise: uniform, (samples, B, H) per layer; drawn if not given.
+        checked: whether x is known to be binary, so that nobody has to look.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}, expected at least 1; one draw of z per image is the smallest number")
-    model.check_input(x)
-    return log_weights_of_checked(model, x, samples, generator, noise)
-
-
-@torch.no_grad()
-def log_weights_of_checked(
-    model: SigmoidBeliefNet,
-    x: Tensor,
-    samples: int,
-    generator: torch.Generator | None = None,
-    noise: Sequence[Tensor] | None = None,
-) -> Tensor:
-    """`log_weights` for rows that are known to be binary."""
+    if not checked:
+        model.check_input(x)
     first = model.inference_logits(0, x)  # (B, H), the same for all draws
     columns = []
     done = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lightning_modules.bench.floor import Floor, floor_of, make_floors
+from lightning_modules.bench.floor import Floor, floor_of
 from lightning_modules.bench.rounds import REFERENCE, Rounds, Turn, quartiles, summary
 from lightning_modules.bench.steps import OWN, Problem, available
 from lightning_modules.bench.stopwatch import Stopwatch
@@ -75,7 +75,7 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
     rows: list[Row] = []
     problem = bench.problem(LAYERS)
     names = available(tuple(FIT_ARGUMENTS), bench.device)
-    floors = floors_for(bench, problem, names)
+    floors = bench.floors(problem, names)
     for name in names:
         say(f"overhead of the Trainer: {name}, {repetitions} times {steps} steps each way")
         bare: list[Rounds] = []
@@ -98,7 +98,7 @@ def measure_overhead(bench: Bench, steps: int, repetitions: int) -> list[Row]:
 def through_trainer(bench: Bench, problem: Problem, steps: int, repetitions: int) -> dict[str, Row]:
     """The columns of each estimator's row in bench.json: its time through the Trainer, against LR's and its floor."""
     names = available(tuple(FIT_ARGUMENTS), bench.device)
-    floors = floors_for(bench, problem, names)
+    floors = bench.floors(problem, names)
     rounds: dict[str, Rounds] = {name: [] for name in names}
     for repetition in range(repetitions):
         for name in names if repetition % 2 == 0 else names[::-1]:
@@ -106,17 +106,11 @@ def through_trainer(bench: Bench, problem: Problem, steps: int, repetitions: int
     return {name: summary(in_rounds_with_lr(rounds, name), name) for name in names}
 
 
-def floors_for(bench: Bench, problem: Problem, names: list[str]) -> Floors:
-    """The floors of these estimators; LR's is always among them."""
-    return make_floors(bench.data.data_size, problem.layers, len(bench.batches[0]), names, bench.device)
-
-
 def in_rounds_with_lr(rounds: Mapping[str, Rounds], name: str) -> Rounds:
     """The estimator's rounds, each with the time that an LR step would take in it: LR's multiple of its floor."""
-    multiple = statistics.median(in_floors(rounds[REFERENCE], REFERENCE))
-    floor = floor_of(REFERENCE)
     if name == REFERENCE:
         return rounds[name]
+    multiple, floor = statistics.median(in_floors(rounds[REFERENCE], REFERENCE)), floor_of(REFERENCE)
     return [{REFERENCE: Turn(multiple * each[floor].seconds, {}), **each} for each in rounds[name]]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.device import mib_at_peak
-from lightning_modules.bench.floor import make_floors
+from lightning_modules.bench.floor import Floor, make_floors
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import Schedule, Step, interleave, summary
@@ -48,11 +48,14 @@ class Bench:
         module = SBNModule(list(layers), CommonRandomNumbers(), self.data.data_size, seed=self.seed)
         return {**copy_of(module.model.state_dict()), "mean": self.data.mean}
 
+    def floors(self, problem: Problem, names: Sequence[str]) -> dict[str, Floor]:
+        """The floors that these estimators are compared with, by name."""
+        return make_floors(self.data.data_size, problem.layers, len(self.batches[0]), list(names), self.device)
+
     def time(self, names: Sequence[str], problem: Problem) -> dict[str, Row]:
         """Each estimator's time and its ratio to LR's."""
         steps: dict[str, Step] = {name: make_step(name, problem) for name in names}
-        floors = make_floors(self.data.data_size, problem.layers, len(self.batches[0]), list(names), self.device)
-        rounds = interleave({**steps, **floors}, self.batches, self.schedule, self.seed)
+        rounds = interleave({**steps, **self.floors(problem, names)}, self.batches, self.schedule, self.seed)
         return {name: summary(rounds, name) for name in names}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 TRUSTED_AFTER = 10.0  # seconds of predicted work, before which actual times do not correct the prediction
-RECENT = 600.0  # seconds of work from which the pace is taken: a run of hours outlives a busy or a stopped machine
+RECENT = 600.0  # seconds of work, over all jobs, that set the pace: a pause or a busy hour is forgotten after them
 MARKS = 20  # moments remembered within these
 
 
