@@ -1,4 +1,7 @@
-"""results/weights/<architecture>/<lr|crn>.safetensors: the best model of each cell of Table 1, and how it was made."""
+"""weights/<architecture>/<lr|crn>.safetensors: the best model of each cell of Table 1, and how it was made.
+
+Those of the published table are in results/, those of a longer budget in its own folder, such as results/converged/.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.architecture import architecture_name
 from releg.naming.csv_formats import read_variances
 from releg.naming.file_names import WEIGHTS
-from releg.naming.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES
+from releg.naming.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, LONGEST_BUDGETS
 from releg.report.figure1_data import variance_file
 from releg.weights import load, load_weights, save_model
 
@@ -26,7 +29,9 @@ class Cell(NamedTuple):
     estimator: str  # lr or crn
 
     def __str__(self) -> str:
-        return f"SBN({self.architecture}) {self.estimator}"
+        folder = self.path.parents[2].name  # of the budget
+        longer = f", budget {folder}" if folder in LONGEST_BUDGETS else ""
+        return f"SBN({self.architecture}) {self.estimator}{longer}"
 
 
 def cell_at(results: Path, architecture: str, estimator: str) -> Cell:
@@ -35,20 +40,19 @@ def cell_at(results: Path, architecture: str, estimator: str) -> Cell:
 
 
 def published(results: Path) -> Iterator[Cell]:
-    """All cells whose weights are there, in the order of their names."""
-    for path in sorted((results / WEIGHTS).glob("*/*.safetensors")):
-        yield Cell(path, path.parent.name, path.stem)
+    """All cells whose weights are there, in the order of their names: the published table's, then longer budgets'."""
+    for folder in (results, *(results / budget for budget in LONGEST_BUDGETS)):
+        for path in sorted((folder / WEIGHTS).glob("*/*.safetensors")):
+            yield Cell(path, path.parent.name, path.stem)
 
 
-def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | None = None) -> list[Cell]:
+def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Keep the best model of each cell, by its validation bound, among finished runs; returns the cells written.
 
     Args:
-        results: the folder that holds weights/.
+        results: the folder of the budget, which holds weights/.
         entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. Runs
             whose folders are not here are skipped.
-        runs: the folder of the manifest, if it is another one: that of a longer budget. Then a file that is there stays
-            unless the run is better.
     """
     best: dict[Cell, Mapping[str, Any]] = {}
     for entry in entries:
@@ -57,10 +61,8 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | No
             best[cell] = entry
     written = []
     for cell, entry in best.items():
-        checkpoint = (runs or results) / entry["folder"] / BEST
-        if not checkpoint.is_file() or (runs and cell.path.is_file() and not _is_better(entry, cell)):
-            continue
-        if cell.path.is_file() and _describes(cell, entry):
+        checkpoint = results / entry["folder"] / BEST
+        if not checkpoint.is_file() or (cell.path.is_file() and _describes(cell, entry)):
             continue
         load_run_checkpoint(checkpoint)  # ValueError if it does not fit its digest
         cell.path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,10 +71,6 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]], runs: Path | No
             variance_file(results, cell.estimator).unlink(missing_ok=True)  # that of other weights
         written.append(cell)
     return written
-
-
-def _is_better(entry: Mapping[str, Any], cell: Cell) -> bool:
-    return bool(entry["result"]["val/elbo"] > float(read_description(cell)["val/elbo"]))
 
 
 def _describes(cell: Cell, entry: Mapping[str, Any]) -> bool:

@@ -52,7 +52,8 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
     absent = {**problems, **missing}
     write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
-    _publish(options)
+    if _is_shipped(options, PUBLISHED_BUDGET, *LONGEST_BUDGETS):
+        publish(options.results, json.loads((options.results / RUNS).read_bytes())["runs"])
     if _is_shipped(options, PUBLISHED_BUDGET) and not absent:
         measure_variance(options.results, options.jobs or local_launcher.default_jobs(len(runs)))
     print(write_all(options.results))
@@ -60,15 +61,6 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
     return 1 if problems else 0
-
-
-def _publish(options: Options) -> None:
-    """Keep the best models: beside the published table, also those of a longer budget that are better."""
-    entries = json.loads((options.results / RUNS).read_bytes())["runs"]
-    if _is_shipped(options, PUBLISHED_BUDGET):
-        publish(options.results, entries)
-    elif _is_shipped(options, *LONGEST_BUDGETS):
-        publish(options.results.parent, entries, options.results)
 
 
 def _is_shipped(options: Options, *budgets: str) -> bool:

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.naming.file_names import EXTENDED_RUNS, LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING, PAPER, RUNS, WEIGHTS
+from releg.naming.file_names import (
+    EXTENDED_RUNS,
+    LIBRARY_FIGURE,
+    LIBRARY_TIMES,
+    LIBRARY_TRAINING,
+    PAPER,
+    RUNS,
+    TABLE1,
+    WEIGHTS,
+)
+from releg.naming.names import BUDGETS, LONGEST_BUDGETS
 from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
 from releg.report.writers import REPORTS
 
@@ -36,6 +46,8 @@ def write_readme(results: Path) -> Path:
     lines += [f"| `{name}` | {what} |" for name, what in files]
     if (results / WEIGHTS).is_dir():
         lines += [f"| `{WEIGHTS}/` | the best model of each cell of Table 1; `releg verify` computes its bound again |"]
+    longer = [budget for budget in LONGEST_BUDGETS if (results / budget / TABLE1).is_file()]
+    lines += [f"| `{name}/` | the same for cells that were trained for {BUDGETS[name]:,} steps |" for name in longer]
     lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |"]
     for title, manifest in MANIFESTS.items():
         if (results / manifest).is_file():

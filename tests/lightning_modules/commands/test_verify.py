@@ -54,8 +54,21 @@ def test_the_recorded_bound_is_found_again_from_the_file_alone(
     assert cell.path == results / "weights" / "3-4" / "crn.safetensors"
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 0
     shown = capsys.readouterr()
-    assert f"| 3-4 | CRN | holds | {-entry['result']['test/elbo']:.2f} |" in shown.out
+    assert f"| 3-4 | CRN | holds | 20 | {-entry['result']['test/elbo']:.2f} |" in shown.out
     assert "all 1 cells verified" in shown.err
+
+
+def test_cells_that_were_trained_for_longer_are_verified_too(
+    results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    longer = entry["result"] | {"test/elbo": entry["result"]["test/elbo"] + 0.5, "steps": 1_000_000}
+    published_weights.publish(results, [entry])
+    published_weights.publish(results / "converged", [entry | {"result": longer}])
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 1
+    shown = capsys.readouterr()
+    assert "| 3-4 | CRN | holds | 20 |" in shown.out
+    assert "| 3-4 | CRN | differs | 1,000,000 |" in shown.out
+    assert "SBN(3-4) crn, budget converged: the bound is" in shown.err
 
 
 def changed_byte(entry: dict[str, Any], results: Path) -> None:

@@ -47,13 +47,18 @@ def test_the_best_run_of_a_cell_by_its_validation_bound_is_published(tmp_path: P
     assert load(cell.path).generative[0].bias[0] == 1.0
 
 
-def test_the_model_of_a_longer_budget_replaces_a_published_one_only_if_it_is_better(tmp_path: Path) -> None:
-    (cell,) = publish(tmp_path, [finished(tmp_path / "first", 0.0, -2.0)])
-    for number, (bound, bias) in enumerate([(-3.0, 0.0), (-1.0, 1.0)]):
-        longer = tmp_path / str(number)
-        longer.mkdir()
-        publish(tmp_path, [finished(longer / "run", 1.0, bound)], longer)
-        assert load(cell.path).generative[0].bias[0] == bias
+def test_the_models_of_longer_budgets_stand_beside_those_of_the_published_table(tmp_path: Path) -> None:
+    cells = []
+    for number, folder in enumerate((tmp_path, tmp_path / "converged", tmp_path / "paper")):
+        folder.mkdir(exist_ok=True)
+        cells += publish(folder, [finished(folder / "run", number, -number)])
+    assert list(published(tmp_path)) == cells
+    assert [load(cell.path).generative[0].bias[0] for cell in cells] == [0.0, 1.0, 2.0]
+    assert [str(cell) for cell in cells] == [
+        "SBN(3-4) crn",
+        "SBN(3-4) crn, budget converged",
+        "SBN(3-4) crn, budget paper",
+    ]
 
 
 def test_the_file_of_a_run_that_was_trained_elsewhere_stays(tmp_path: Path) -> None:
