@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -17,9 +18,10 @@ from lightning_modules.grid import published_weights
 from lightning_modules.grid.options import at_least
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
-from releg.naming.file_names import WEIGHTS
+from releg.naming.file_names import TABLE1, WEIGHTS
 from releg.report import tables
-from releg.report.table1 import Paper, read_paper
+from releg.report.runs import Row
+from releg.report.table1 import Paper, longer_rows, read_paper
 from releg.weights import load
 
 IMAGES_AT_ONCE = 500
@@ -44,14 +46,15 @@ class Evaluation(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was found for one cell; no problem means that it holds."""
+    """What was found for one cell; no problem means that it holds. Bounds are negative, as tables print them."""
 
     cell: Cell
-    steps: int | None  # of training
-    recorded: float | None  # negative bounds, as tables print them
-    found: float | None
-    standard_error: float | None
     problem: str
+    steps: int | None = None  # of training
+    recorded: float | None = None  # what the file says
+    found: float | None = None
+    standard_error: float | None = None
+    table: float | None = None  # the table's, a mean over seeds
 
 
 def build_parser() -> Parser:
@@ -90,29 +93,58 @@ def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
             ".safetensors; `bash reproduce.sh --budget standard` trains and keeps them"
         )
     x = torch.from_numpy(data.images("test")).float()
+    table = _tabulated(results)
     verdicts = []
     for cell in cells:
         print(f"evaluating {cell} ...", file=sys.stderr, flush=True)
-        verdicts.append(_judge(cell, x, samples, data.checksum))
-    return verdicts
+        verdicts.append(_judge(cell, x, samples, data.checksum, table.get(cell)))
+    absent = "there is no file {}, expected the weights of this cell of the table; restore it with git"
+    return verdicts + [Verdict(cell, absent.format(cell.path)) for cell in table if cell not in cells]
 
 
-def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str) -> Verdict:
+def _tabulated(results: Path) -> dict[Cell, Row]:
+    """The rows of the published table and of those of longer budgets, by the cell whose weights have to be there."""
+    path = results / TABLE1
+    rows = json.loads(path.read_bytes()) if path.is_file() else []
+    places = [(results, row) for row in rows] + [(results / row["budget"], row) for row in longer_rows(results)]
+    return {published_weights.cell_at(folder, row["architecture"], row["estimator"]): row for folder, row in places}
+
+
+def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, row: Row | None) -> Verdict:
     try:
         says = published_weights.read_description(cell)
         found = evaluate(cell.path, x, samples)
     except (ValueError, OSError) as error:
-        return Verdict(cell, None, None, None, None, str(error))
-    recorded = float(says["test/elbo"])
-    apart, scale = abs(found.elbo - recorded), found.standard_error(int(says["test_samples"]))
-    problem = ""
+        return Verdict(cell, str(error))
+    numbers = (
+        int(says["steps"]),
+        -float(says["test/elbo"]),
+        -found.elbo,
+        found.standard_error(int(says["test_samples"])),
+    )
+    table = row["test_nll_mean"] if row else None
+    return Verdict(cell, _problem(cell, says, *numbers[1:], checksum, row), *numbers, table)
+
+
+def _problem(
+    cell: Cell, says: dict[str, str], recorded: float, found: float, scale: float, checksum: str, row: Row | None
+) -> str:
+    """What is wrong with a cell whose file could be evaluated; empty if nothing is."""
     if (says["architecture"], says["estimator"]) != (cell.architecture, cell.estimator):
-        problem = f"the file is of SBN({says['architecture']}) {says['estimator']}, expected what its name says"
-    elif says["data_sha256"] != checksum:
-        problem = f"trained on data with SHA-256 {says['data_sha256']}, expected {checksum}, that of the data here"
-    elif not apart <= MOST_STANDARD_ERRORS * scale:
-        problem = f"the bound is {-found.elbo:.3f}, expected {-recorded:.3f}: {apart / scale:.1f} standard errors apart"
-    return Verdict(cell, int(says["steps"]), -recorded, -found.elbo, scale, problem)
+        return f"the file is of SBN({says['architecture']}) {says['estimator']}, expected what its name says"
+    if says["data_sha256"] != checksum:
+        return f"trained on data with SHA-256 {says['data_sha256']}, expected {checksum}, that of the data here"
+    apart = abs(found - recorded) / scale
+    if not apart <= MOST_STANDARD_ERRORS:
+        return f"the bound is {found:.3f}, expected {recorded:.3f}: {apart:.1f} standard errors apart"
+    if row and not abs(recorded - row["test_nll_mean"]) <= _farthest_seed(row) + 1e-6:
+        return f"the table says {row['test_nll_mean']:.3f}, expected what the file records, {recorded:.3f}"
+    return ""
+
+
+def _farthest_seed(row: Row) -> float:
+    """How far from their mean one of the seeds can be, given their standard deviation."""
+    return float(row["test_nll_sd"] or 0.0) * math.sqrt(len(row["seeds"]))
 
 
 def evaluate(path: Path, x: torch.Tensor, samples: int) -> Evaluation:
@@ -128,13 +160,16 @@ def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
     """One row per cell."""
     rows = []
     for verdict in verdicts:
-        cell, bounds_found = verdict.cell, (verdict.recorded, verdict.found)
-        shown = ["" if verdict.steps is None else f"{verdict.steps:,}"]
-        shown += ["" if number is None else f"{number:.2f}" for number in bounds_found]
-        shown.append("" if verdict.standard_error is None else f"{verdict.standard_error:.3f}")
+        cell = verdict.cell
         published = paper.get(cell.architecture, {}).get(cell.estimator)
         mark = "differs" if verdict.problem else "holds"
-        paper_says = "" if published is None else f"{published:.2f}"
-        rows.append([cell.architecture, cell.estimator.upper(), mark, *shown, paper_says])
-    head = ["SBN", "estimator", "", "steps", "recorded", "found", "standard error", "paper"]
+        steps = "" if verdict.steps is None else f"{verdict.steps:,}"
+        numbers = [_shown(number) for number in (verdict.recorded, verdict.found)]
+        numbers += [_shown(verdict.standard_error, 3), _shown(verdict.table), _shown(published)]
+        rows.append([cell.architecture, cell.estimator.upper(), mark, steps, *numbers])
+    head = ["SBN", "estimator", "", "steps", "recorded", "found", "standard error", "Table 1", "paper"]
     return "\n".join(tables.table(head, rows, texts=3))
+
+
+def _shown(number: float | None, digits: int = 2) -> str:
+    return "" if number is None else f"{number:.{digits}f}"

@@ -15,9 +15,12 @@ from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.provenance import EARLIER, read_provenance
 from lightning_modules.run.result import digest_of
 from lightning_modules.shipped_estimators import read_estimator
+from releg.architecture import architecture_name
 from releg.files import without_infinities, write_json
 from releg.naming.file_names import EXTENDED_RUNS, RUNS
 from releg.naming.names import EXTENDED_ARCHITECTURE
+
+Place = tuple[str, str, int]  # of a run in the tables: architecture, estimator, seed
 
 
 def write_manifests(
@@ -29,6 +32,8 @@ def write_manifests(
     elapsed: float,
 ) -> None:
     """Write the manifest of the grid, and that of the second table if it was asked for; otherwise it stays as it is.
+
+    What a manifest records already, of runs that were trained elsewhere, say, stays until its run is made here.
 
     Args:
         results: the folder.
@@ -43,11 +48,18 @@ def write_manifests(
         parts[EXTENDED_RUNS] = _in_second_table
     for name, belongs in parts.items():
         there = [status for status in finished if belongs(status.run)]
+        failed = {_place_of(run) for run in missing if run in made}
+        entries = {_place(entry): entry for entry in _intact(results / name) if _place(entry) not in failed}
+        new = {_place_of(status.run): _entry(results, status) for status in there}
+        at_once = entries.keys() <= new.keys() and all(_made_at_once(status, made) for status in there)
+        entries |= new
         manifest = {
             "command": command,
-            "seconds": round(elapsed, 1) if all(_made_at_once(status, made) for status in there) else None,
-            "runs": [_entry(results, status) for status in there],
-            "missing": {str(run): reason for run, reason in missing.items() if belongs(run)},
+            "seconds": round(elapsed, 1) if at_once else None,
+            "runs": list(entries.values()),
+            "missing": {
+                str(run): reason for run, reason in missing.items() if belongs(run) and _place_of(run) not in entries
+            },
         }
         earlier = _read(results / name)
         if not any(status.run in made for status in there):  # this command only re-read them
@@ -83,6 +95,23 @@ def _recorded(path: Path) -> list[dict[str, Any]]:
                 "its digest; restore the file, or delete the entry to train the run again"
             )
     return entries
+
+
+def _intact(path: Path) -> list[dict[str, Any]]:
+    """The entries of a manifest if all are as they were written; none otherwise."""
+    try:
+        return _recorded(path)
+    except ValueError:
+        return []
+
+
+def _place(entry: Mapping[str, Any]) -> Place:
+    config = entry["config"]
+    return architecture_name(config["model.layers"]), entry["estimator"], int(config["seed_everything"])
+
+
+def _place_of(run: GridRun) -> Place:
+    return run.architecture, run.estimator, run.seed
 
 
 def _as_recorded(status: RunStatus, entries: Sequence[dict[str, Any]]) -> RunStatus:

@@ -47,6 +47,8 @@ numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1:
 results/, those of another budget to a folder of its name in there. Finished runs are kept, interrupted ones continue:
 after an interruption give the same command again."""
 
+VERIFY = "`bash reproduce.sh --verify` trains nothing: it evaluates the published weights on the test images."
+
 
 @dataclass(frozen=True)
 class Options:
@@ -80,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_options(arguments: list[str]) -> Options:
     """Read the command line; a mistake ends the process with a sentence and exit code 2."""
-    parser = _Parser("bash reproduce.sh", description=DESCRIPTION, allow_abbrev=False)
+    parser = _Parser("bash reproduce.sh", description=DESCRIPTION, epilog=VERIFY, allow_abbrev=False)
     add = parser.add_argument
     add(
         "--budget",
@@ -120,6 +122,12 @@ def parse_options(arguments: list[str]) -> Options:
         parser.error(
             f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
             "the second table; name that"
+        )
+    is_another = budget.stem in BUDGETS and budget.resolve() != budget_file(budget.stem).resolve()
+    if is_another and not given.results:
+        parser.error(
+            f"--budget is {given.budget}, named like the budget {budget.stem} that is shipped, whose results it would "
+            "replace; expected another name"
         )
     own_folder = RESULTS if given.budget == PUBLISHED_BUDGET else RESULTS / budget.stem
     results = called_from / given.results if given.results else own_folder

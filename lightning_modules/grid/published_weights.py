@@ -18,7 +18,10 @@ from releg.naming.csv_formats import read_variances
 from releg.naming.file_names import WEIGHTS
 from releg.naming.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, LONGEST_BUDGETS
 from releg.report.figure1_data import variance_file
+from releg.report.runs import commit_words
 from releg.weights import load, load_weights, save_model
+
+NEEDED = ("architecture", "estimator", "test/elbo", "test_samples", "val/elbo", "steps", "data_sha256")  # by verify
 
 
 class Cell(NamedTuple):
@@ -78,20 +81,23 @@ def _describes(cell: Cell, entry: Mapping[str, Any]) -> bool:
     return describe(cell, entry).items() <= read_description(cell).items()
 
 
-def measure_variance(results: Path, jobs: int) -> None:
+def measure_variance(results: Path, entries: Iterable[Mapping[str, Any]], jobs: int) -> None:
     """Measure Figure 1's gradient variances at the published weights of LR, unless all training images were measured.
 
-    In a process of its own, which continues an interrupted measurement.
+    From the run's own checkpoint, which has its baselines, so nothing is measured where the run is not. In a process of
+    its own, which continues an interrupted measurement.
     """
     cell = cell_at(results, FIGURE1_ARCHITECTURE, "lr")
     output = variance_file(results, cell.estimator)
     measured = {row["num_images"] for row in read_variances(output)}
-    if not cell.path.is_file() or measured == {str(FIGURE1_IMAGES)}:
+    checkpoints = [results / entry["folder"] / BEST for entry in entries if _is_published(entry, cell)]
+    here = [checkpoint for checkpoint in checkpoints if checkpoint.is_file()]
+    if not here or measured == {str(FIGURE1_IMAGES)}:
         return
     print(f"measuring the gradient variance of {cell} on {FIGURE1_IMAGES:,} images", file=sys.stderr, flush=True)
     words = [
         "--ckpt",
-        str(cell.path),
+        str(here[0]),
         "--num-images",
         str(FIGURE1_IMAGES),
         "--jobs",
@@ -99,12 +105,20 @@ def measure_variance(results: Path, jobs: int) -> None:
         "--output",
         str(output),
     ]
-    subprocess.run([sys.executable, "-m", "lightning_modules.cli", "variance", *words], check=True, stdout=sys.stderr)
+    command = [sys.executable, "-m", "lightning_modules.cli", "variance", *words]
+    if code := subprocess.run(command, check=False, stdout=sys.stderr).returncode:
+        raise ValueError(f"the gradient variance was not measured (exit code {code}); the same command continues it")
+
+
+def _is_published(entry: Mapping[str, Any], cell: Cell) -> bool:
+    """Whether the cell's file is of this run."""
+    place = architecture_name(entry["config"]["model.layers"]), entry["estimator"]
+    return place == (cell.architecture, cell.estimator) and cell.path.is_file() and _describes(cell, entry)
 
 
 def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:
     """What the file says of itself: everything that its number in Table 1 depends on."""
-    result, provenance = entry["result"], entry["provenance"][-1]
+    result, provenance = entry["result"], entry["provenance"]
     return {
         "estimator": cell.estimator,
         "test/elbo": repr(result["test/elbo"]),
@@ -113,12 +127,18 @@ def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:
         "steps": str(result["steps"]),
         "best_step": str(result["best_step"]),
         "seed": str(entry["config"]["seed_everything"]),
-        "commit": provenance["commit"],
-        "data_sha256": provenance["data_sha256"],
+        "commit": "; ".join(dict.fromkeys(map(commit_words, provenance))),  # of every process that trained it
+        "data_sha256": provenance[-1]["data_sha256"],
         "settings": json.dumps(entry["config"], sort_keys=True),
     }
 
 
 def read_description(cell: Cell) -> dict[str, str]:
-    """What the file says of itself; ValueError if the file is damaged."""
-    return load_weights(cell.path)[1]
+    """What the file says of itself; ValueError if the file is damaged, or not one of ours."""
+    says = load_weights(cell.path)[1]
+    if absent := [name for name in NEEDED if name not in says]:
+        raise ValueError(
+            f"{cell.path} does not say its {', '.join(absent)}, expected a file that reproduce.sh published; keep "
+            "other files in another folder"
+        )
+    return says

@@ -52,11 +52,13 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
     absent = {**problems, **missing}
     write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
+    entries = json.loads((options.results / RUNS).read_bytes())["runs"]
     if _is_shipped(options, PUBLISHED_BUDGET, *LONGEST_BUDGETS):
-        publish(options.results, json.loads((options.results / RUNS).read_bytes())["runs"])
-    if _is_shipped(options, PUBLISHED_BUDGET) and not absent:
-        measure_variance(options.results, options.jobs or local_launcher.default_jobs(len(runs)))
-    print(write_all(options.results))
+        publish(options.results, entries)
+    print(write_all(options.results), flush=True)
+    if _is_shipped(options, PUBLISHED_BUDGET) and not options.report and not absent:
+        measure_variance(options.results, entries, options.jobs or local_launcher.default_jobs(len(runs)))
+        write_all(options.results)
     print(f"written to {options.results}", file=sys.stderr)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)

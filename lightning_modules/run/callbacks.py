@@ -21,6 +21,7 @@ from lightning_modules.run.csv_files import metrics_of
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals
 from lightning_modules.run.step_overhead import RunCallback
+from lightning_modules.run.tensorboard import IMAGES
 from lightning_modules.sbn_module import SBNModule
 from releg.sbn import SigmoidBeliefNet
 
@@ -158,7 +159,7 @@ class ImageGrids(RunCallback):
         for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():
             grid = make_grid(images.view(-1, 1, *data.shape), IMAGES_PER_ROW, pad_value=0.5)
             for writer in writers:
-                writer.add_image(f"images/{name}", grid, trainer.global_step)
+                writer.add_image(f"{IMAGES}/{name}", grid, trainer.global_step)
 
 
 @torch.no_grad()

@@ -47,6 +47,8 @@ def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) 
     """
     if path.suffix == ".safetensors":
         says = load_weights(path)[1]
+        if not says.keys() >= {"estimator", "best_step"}:
+            raise ValueError(f"{path} does not say how it was trained, expected a file of results/weights")
         name = ESTIMATORS[says["estimator"]].config
         return Trained(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), name)
     module, data, step = load_run(path, data_dir, trust)

@@ -17,11 +17,14 @@ BOUNDS = {
     "test/elbo": "bound/test",
     "test/multi_sample_bound": "bound/test_multi_sample",
 }
-# Under CUSTOM SCALARS: the variances of all layers in one chart
+IMAGES = "images"
+# Under CUSTOM SCALARS: the variances of all layers in one chart, for each of both estimators, whose scales differ
 LAYOUT = {
-    "gradient variance": {
-        f"{kind}, all layers": ["Multiline", [rf"grad_variance/{kind}/layer\d+"]]
+    "gradient variance, all layers": {
+        f"{kind}, {whose}": ["Multiline", [rf"grad_variance/{prefix}{kind}/layer\d+"]]
         for kind in ("total", "within", "exact_within")
+        for whose, prefix in (("the run's estimator", ""), ("CRN at the same weights", "crn/"))
+        if (kind, prefix) != ("exact_within", "crn/")
     }
 }
 

@@ -40,7 +40,7 @@ def all_points(results: Path) -> list[Point]:
     chosen = figure1_runs(read_manifest(results).runs)
     elsewhere = {(run.estimator, run.seed) for run in chosen if not run.is_here}
     kept = [point for point in from_csv(results / FIGURE1) if (point.trained_with, point.seed) in elsewhere]
-    return with_published([*gather(chosen), *kept], results) if chosen else []
+    return with_published([*gather(chosen), *kept], chosen, results) if chosen else []
 
 
 def gather(runs: list[Run]) -> list[Point]:
@@ -49,17 +49,16 @@ def gather(runs: list[Run]) -> list[Point]:
     return [point for run in chosen for point in (*_bounds(run), *_variances(run))]
 
 
-def with_published(points: list[Point], results: Path) -> list[Point]:
+def with_published(points: list[Point], runs: list[Run], results: Path) -> list[Point]:
     """The points, with the variances at the published weights in place of the last ones of their run."""
     for name in ESTIMATORS:
-        rows = read_variances(variance_file(results, name))
-        new = [
-            parse(row | {"quantity": row["kind"], "trained_with": name, "estimator": MEASURED[row["estimator"]]})
-            for row in (row | {"seed": "0"} for row in rows)
-            if row["estimator"] in MEASURED
-        ]
-        first = min((point.step for point in new), default=None)
-        points = [p for p in points if first is None or not _is_replaced(p, name, first)] + new
+        mine = [run for run in runs if run.estimator == name]
+        if not mine:
+            continue
+        best = max(mine, key=lambda run: float(run.result["val/elbo"]))  # the published one
+        rows = [row for row in read_variances(variance_file(results, name)) if row["estimator"] in MEASURED]
+        new = [_point(best, row, quantity=row["kind"], estimator=MEASURED[row["estimator"]]) for row in rows]
+        points = [p for p in points if not any(_is_replaced(p, each) for each in new)] + new
     return points
 
 
@@ -68,8 +67,10 @@ def variance_file(results: Path, trained_with: str) -> Path:
     return results / WEIGHTS / FIGURE1_ARCHITECTURE / f"{trained_with}.variance.csv"
 
 
-def _is_replaced(point: Point, trained_with: str, first: int) -> bool:
-    return point.layer is not None and point.trained_with == trained_with and point.step >= first
+def _is_replaced(point: Point, by: Point) -> bool:
+    """Whether it was measured in the same run, no earlier."""
+    same_run = (point.trained_with, point.seed) == (by.trained_with, by.seed)
+    return point.layer is not None and same_run and point.step >= by.step
 
 
 def _bounds(run: Run) -> list[Point]:

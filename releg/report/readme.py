@@ -18,7 +18,7 @@ from releg.naming.file_names import (
     WEIGHTS,
 )
 from releg.naming.names import BUDGETS, LONGEST_BUDGETS
-from releg.report.runs import Manifest, budget_sentence, machine, missing_lines, read_manifest
+from releg.report.runs import Manifest, budget_sentence, commit_words, machine, missing_lines, read_manifest
 from releg.report.writers import REPORTS
 
 # Files that no report writes: those that come first, and those that come last
@@ -61,7 +61,7 @@ def _how(manifest: Manifest) -> list[str]:
         "command": [f"`{manifest.command}`" if manifest.command else "unknown"],
         "budget": [budget_sentence(manifest.runs)],
         "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
-        "commit": _each(_commit(entry) for entry in entries),
+        "commit": _each(map(commit_words, entries)),
         "machine": _each(_machine(entry) for entry in entries),
         "python": _each(str(entry.get("python", "")) for entry in entries),
         "packages": _each(_packages(entry) for entry in entries),
@@ -76,11 +76,6 @@ def _how(manifest: Manifest) -> list[str]:
 def _each(texts: Iterable[str]) -> list[str]:
     """The distinct texts, in order of appearance."""
     return list(dict.fromkeys(text for text in texts if text))
-
-
-def _commit(entry: dict[str, Any]) -> str:
-    commit = entry.get("commit") or "unknown"
-    return f"{commit} with uncommitted changes" if entry.get("uncommitted_changes") else str(commit)
 
 
 def _machine(entry: dict[str, Any]) -> str:

@@ -27,9 +27,9 @@ this page, from `{TRIALS}`.
 WARMUP = """## Warm-up
 
 RMSprop's average of squared gradients starts at zero, so its first steps are up to ten times as long as later ones, and
-can switch units off for good. With a warm-up the rate rises from zero to its peak in that many steps. A unit is in use
-if its probability varies over 2,000 validation images, with a standard deviation above 0.02. Layers are listed from x
-upwards; all runs have seed 0.
+can switch units off. A warm-up multiplies the falling rate by a factor that rises from zero to one in that many steps,
+so it also lowers the highest rate. A unit is in use if its probability varies over 2,000 validation images, with a
+standard deviation above 0.02. Layers are listed from x upwards.
 """
 
 SHAPES = f"""## Peak rate and shape
@@ -91,33 +91,44 @@ def _page(entries: Sequence[Entry]) -> str:
     shapes = [entry for entry in entries if _of_shapes(entry) and not entry.get("warmup")]
     lines = [INTRODUCTION]
     if warmups:
-        lines += [WARMUP, *_warmup_table(warmups), ""]
+        lines += [WARMUP, *_warmup_table(warmups), "", _warmup_choice(warmups), ""]
     if shapes:
         lines.append(SHAPES)
     for steps in sorted({entry["steps"] for entry in shapes}):
         here = [entry for entry in shapes if entry["steps"] == steps]
         lines += [f"### {steps:,} steps", "", *_of_one_length(here), ""]
     commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
-    return "\n".join([*lines, f"Made at commit {commits}."]) + "\n"
+    return "\n".join([*lines, f"The runs were made at commit {commits}."]) + "\n"
 
 
 def _warmup_table(entries: Sequence[Entry]) -> list[str]:
     """One row per run."""
-    head = ["SBN", "estimator", "peak rate", "shape", "warm-up", "steps", "bound", "units in use, per layer"]
+    head = ["SBN", "estimator", "shape", "warm-up", "highest rate", "steps", "bound", "units in use, per layer"]
     body = [
         [
             entry["architecture"],
             label_of(entry["estimator"]),
-            f"{entry['rate']:g}",
             entry["shape"].replace("_", " "),
             f"{entry['warmup']:,}",
+            f"{highest_rate(entry):.2g}",
             f"{entry['steps']:,}",
             f"{-entry['val/elbo']:.2f}",
             ", ".join(map(str, entry["units_in_use"])),
         ]
         for entry in entries
     ]
-    return table(head, body, texts=4)
+    return table(head, body, texts=3)
+
+
+def highest_rate(entry: Entry) -> float:
+    """Of a straight line to zero with a warm-up in its first half: the rate at the end of the warm-up."""
+    return float(entry["rate"] * (1 - entry["warmup"] / entry["steps"]))
+
+
+def _warmup_choice(entries: Sequence[Entry]) -> str:
+    best = max(entries, key=lambda entry: entry["val/elbo"])
+    part = f"{best['warmup'] / best['steps']:.0%} of the steps"
+    return f"The best is a warm-up of {part}. These are runs of one net with one estimator and one seed."
 
 
 def _of_one_length(entries: list[Entry]) -> list[str]:

@@ -204,7 +204,7 @@ def recipe(run: Run) -> str:
     old = run.config.get("model.learning_rate", 0.001)  # in configs saved before the optimiser was a choice
     rate = run.config.get("model.optimizer.init_args.lr", old)
     shape = SCHEDULES[run.schedule].words if run.schedule in SCHEDULES else run.schedule
-    warmup = f" after a warm-up of {run.warmup:,} steps" if run.warmup else ""
+    warmup = f", with a warm-up over the first {run.warmup:,} steps" if run.warmup else ""
     return f"{optimizer} at {rate}, {shape}{warmup}"
 
 
@@ -215,6 +215,12 @@ def missing_lines(manifest: Manifest, title: str) -> list[str]:
         by_reason.setdefault(reason, []).append(name)
     lines = [f"- {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
     return ["", f"{title}:", "", *lines] if lines else []
+
+
+def commit_words(entry: dict[str, Any]) -> str:
+    """The commit of an entry of provenance."""
+    commit = entry.get("commit") or "unknown"
+    return f"{commit} with uncommitted changes" if entry.get("uncommitted_changes") else str(commit)
 
 
 def machine(entry: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.grid import published_weights
 from releg import bounds
 from releg.sbn import SigmoidBeliefNet
+from releg.weights import load, save_model
 from tests.lightning_modules.run_states import save_best
 
 SAMPLES = 20
@@ -87,6 +88,24 @@ def other_data(entry: dict[str, Any], results: Path) -> None:
     published_weights.publish(results, [entry | {"provenance": [{"commit": "abc", "data_sha256": "1234"}]}])
 
 
+def no_file(entry: dict[str, Any], results: Path) -> None:
+    published_weights.publish(results, [entry])
+    row = {"test_nll_mean": -entry["result"]["test/elbo"], "test_nll_sd": None, "seeds": [0]}
+    rows = [row | {"architecture": "3-4", "estimator": name} for name in ("lr", "crn")]
+    (results / "table1.json").write_text(json.dumps(rows))
+
+
+def another_table(entry: dict[str, Any], results: Path) -> None:
+    no_file(entry, results)
+    rows = json.loads((results / "table1.json").read_text())
+    (results / "table1.json").write_text(json.dumps([rows[1] | {"test_nll_mean": 98.0}]))
+
+
+def no_description(entry: dict[str, Any], results: Path) -> None:
+    (cell,) = published_weights.publish(results, [entry])
+    save_model(cell.path, load(cell.path))
+
+
 def another_cells_file(entry: dict[str, Any], results: Path) -> None:
     (cell,) = published_weights.publish(results, [entry])
     cell.path.rename(cell.path.with_name("lr.safetensors"))
@@ -98,6 +117,9 @@ def another_cells_file(entry: dict[str, Any], results: Path) -> None:
         (changed_byte, "SBN(3-4) crn", "is damaged"),
         (changed_bound, "SBN(3-4) crn", "standard errors apart"),
         (other_data, "SBN(3-4) crn", "trained on data with SHA-256 1234, expected"),
+        (no_file, "SBN(3-4) lr", "there is no file"),
+        (another_table, "SBN(3-4) crn", "the table says 98.000, expected what the file records"),
+        (no_description, "SBN(3-4) crn", "does not say its estimator, test/elbo, "),
         (another_cells_file, "SBN(3-4) lr", "the file is of SBN(3-4) crn, expected what its name says"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,35 @@ def test_a_report_trains_nothing_and_shows_what_is_finished(
     assert "| 200-200 | LR | 100.00 |" in shown.out
     assert read(tmp_path)["missing"]["SBN(200-200) crn seed 0"] == "not trained yet"
     assert [path.name for path in (tmp_path / "runs").rglob("seed*")] == ["seed0"]
+
+
+def test_what_was_trained_elsewhere_stays_in_the_tables_until_it_is_trained_here(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    write_manifests(there, "trained", [finish(run, there) for run in plan(SMOKE, 2, there)[:3]], {}, [], 10.0)
+    here.mkdir()
+    (here / RUNS).write_bytes((there / RUNS).read_bytes())
+    lr, crn, *_ = runs = plan(SMOKE, 1, here)
+    absent = dict.fromkeys(runs, "not trained yet")
+    write_manifests(here, "looks", [], absent, [], 1.0)
+    assert read(here)["runs"] == read(there)["runs"]
+    assert str(lr) not in read(here)["missing"]
+    mine = finish(lr, here, processes=3)
+    del absent[lr]
+    write_manifests(here, "trains", [mine], {**absent, crn: "it failed"}, [lr, crn], 1.0)
+    entries = read(here)["runs"]
+    assert [len(entry["provenance"]) for entry in entries] == [3, 1]
+    assert (entries[1], read(here)["missing"][str(crn)]) == (read(there)["runs"][2], "it failed")
+    assert read(here)["seconds"] is None
+
+
+def test_a_report_in_a_fresh_clone_changes_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)
+    kept = (RUNS, "table1.json", "figure1.csv", "paper.json", "variance.md")
+    for name in kept:
+        shutil.copy(RESULTS / name, tmp_path)
+    assert main(["--budget", "standard", "--report", "--results", str(tmp_path)]) == 0
+    for name in kept:
+        assert (tmp_path / name).read_bytes() == (RESULTS / name).read_bytes(), name
 
 
 def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[RunStatus]]) -> None:

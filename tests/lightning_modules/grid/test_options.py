@@ -4,12 +4,13 @@ import subprocess
 import sys
 from importlib import import_module
 from inspect import isabstract, signature
+from pathlib import Path
 
 import pytest
 
 from lightning_modules import RESULTS
 from lightning_modules.grid.jobs import Launcher
-from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, parse_options
+from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, budget_file, parse_options
 from tests.environment import ROOT
 
 
@@ -18,6 +19,18 @@ from tests.environment import ROOT
 )
 def test_only_the_published_budget_writes_over_the_published_table(budget: str, folder: str) -> None:
     assert parse_options(["--budget", budget]).results == RESULTS / folder
+
+
+def test_a_budget_of_ones_own_does_not_replace_the_results_of_one_that_is_shipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "converged.yaml"
+    own.write_bytes(budget_file("smoke").read_bytes())
+    with pytest.raises(SystemExit):
+        parse_options(["--budget", str(own)])
+    assert "named like the budget converged that is shipped" in capsys.readouterr().err
+    assert parse_options(["--budget", str(own.rename(tmp_path / "mine.yaml"))]).results == RESULTS / "mine"
+    assert parse_options(["--budget", str(budget_file("quick"))]).results == RESULTS / "quick"
 
 
 def test_a_net_that_the_paper_lacks_is_trained_only_if_it_is_named() -> None:

@@ -1,6 +1,7 @@
 """The best model of each cell of Table 1, in a file that says where it comes from."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 
 from lightning_modules.grid import published_weights
 from lightning_modules.grid.published_weights import (
-    cell_at,
     measure_variance,
     publish,
     published,
@@ -35,7 +35,10 @@ def finished(folder: Path, bias: float, validation_bound: float) -> dict[str, An
         "estimator": "crn",
         "config": CONFIG,
         "result": RESULT | {"val/elbo": validation_bound},
-        "provenance": [{"commit": "old", "data_sha256": "12"}, {"commit": "new", "data_sha256": "34"}],
+        "provenance": [
+            {"commit": "old", "data_sha256": "12"},
+            {"commit": "new", "uncommitted_changes": True, "data_sha256": "34"},
+        ],
     }
 
 
@@ -84,7 +87,7 @@ def test_the_file_says_what_its_number_depends_on(tmp_path: Path) -> None:
     says = read_description(cell)
     assert (says["estimator"], says["architecture"], says["seed"]) == ("crn", "3-4", "7")
     assert (float(says["test/elbo"]), says["test_samples"], says["steps"]) == (RESULT["test/elbo"], "20", "5")
-    assert (says["commit"], says["data_sha256"]) == ("new", "34")
+    assert (says["commit"], says["data_sha256"]) == ("old; new with uncommitted changes", "34")
     assert json.loads(says["settings"]) == CONFIG
 
 
@@ -93,15 +96,34 @@ def test_variances_are_measured_unless_all_training_images_were(
     images: int | None, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(published_weights.subprocess, "run", lambda words, **_: called.append(words))
-    output = variance_file(tmp_path, "lr")
-    output.parent.mkdir(parents=True)
-    measure_variance(tmp_path, jobs=2)
+
+    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        called.append(words)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(published_weights.subprocess, "run", run)
+    monkeypatch.setattr(published_weights, "FIGURE1_ARCHITECTURE", "3-4")
+    monkeypatch.setattr("releg.report.figure1_data.FIGURE1_ARCHITECTURE", "3-4")
+    worse, best = (
+        finished(tmp_path / name, 0.0, bound) | {"estimator": "lr"} for name, bound in [("worse", -2.0), ("best", -1.0)]
+    )
+    measure_variance(tmp_path, [worse, best], jobs=2)
     assert not called, "there are no weights yet"
-    cell_at(tmp_path, "32-64-128-256", "lr").path.touch()
+    publish(tmp_path, [worse, best])
+    measure_variance(tmp_path, [worse, best | {"folder": "elsewhere"}], jobs=2)
+    assert not called, "the run, with its baselines, is not here"
+    output = variance_file(tmp_path, "lr")
     if images:
         output.write_text(
             csv_text(VARIANCE_COLUMNS, [(200_000, "likelihood_ratio", 1, "total", 2.0, 0.1, images, 1000)])
         )
-    measure_variance(tmp_path, jobs=2)
-    assert bool(called) == again
+    measure_variance(tmp_path, [worse, best], jobs=2)
+    assert [words[words.index("--ckpt") + 1] for words in called] == [str(tmp_path / "best" / "best.ckpt")] * again
+
+
+def test_a_measurement_that_fails_ends_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published_weights, "FIGURE1_ARCHITECTURE", "3-4")
+    entry = finished(tmp_path / "run", 0.0, -1.0) | {"estimator": "lr"}
+    publish(tmp_path, [entry])
+    with pytest.raises(ValueError, match=r"was not measured \(exit code 2\); the same command continues it"):
+        measure_variance(tmp_path, [entry], jobs=1)  # there is no config beside the checkpoint

@@ -5,7 +5,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 
 from lightning_modules.gradient_variance import metrics_of
-from lightning_modules.run.tensorboard import RunTensorBoard
+from lightning_modules.run.tensorboard import IMAGES, RunTensorBoard
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.measure.variance import measure
 from tests.releg.helpers import random_model, random_x
@@ -35,7 +35,7 @@ def test_bounds_come_first_by_name_and_nothing_repeats_the_step(tmp_path: Path) 
         for name, kind in [("", "between"), *(("crn/", kind) for kind in ("between", "total", "within"))]
         for layer in (1, 2)
     ] + [f"grad_variance/{kind}/layer{layer}" for kind in ("total", "within") for layer in (1, 2)]
-    assert tags[-1] < "images", "the group that comes last"
+    assert tags[-1] < IMAGES, "the group that comes last"
     assert {event.step for tag in tags for event in events.Scalars(tag)} == {10}, "no value at step 0"
 
 
@@ -44,7 +44,9 @@ def test_one_chart_has_the_variances_of_all_layers(tmp_path: Path) -> None:
     (event,) = events.Tensors("custom_scalars__config__")
     layout = layout_pb2.Layout.FromString(event.tensor_proto.string_val[0])
     (category,) = layout.category
-    chart = category.chart[0]
-    (pattern,) = chart.multiline.tag
-    matched = [tag for tag in events.Tags()["scalars"] if re.fullmatch(pattern, tag)]
-    assert (chart.title, matched) == ("total, all layers", [f"grad_variance/total/layer{layer}" for layer in (1, 2)])
+    shown = {}
+    for chart in category.chart:
+        (pattern,) = chart.multiline.tag
+        shown[chart.title] = [tag for tag in events.Tags()["scalars"] if re.fullmatch(pattern, tag)]
+    assert shown["total, the run's estimator"] == [f"grad_variance/total/layer{layer}" for layer in (1, 2)]
+    assert shown["total, CRN at the same weights"] == [f"grad_variance/crn/total/layer{layer}" for layer in (1, 2)]

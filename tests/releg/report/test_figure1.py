@@ -1,5 +1,6 @@
 """Figure 1, the ratios behind it and results/README.md from made-up curves."""
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -104,7 +105,7 @@ def visible_texts(figure: Figure) -> list[Text]:
 def test_no_text_overlaps_another_or_leaves_the_picture(tmp_path: Path, seeds: int, steps: int, recipes: int) -> None:
     points = gather_from(results_with_curves(tmp_path, seeds, steps))
     points = [p._replace(num_images=50_000) if p.layer is not None and p.step == steps else p for p in points]
-    warm = "RMSprop at 0.003, falling linearly to zero after a warm-up of 20,000 steps"
+    warm = "RMSprop at 0.003, falling linearly to zero, with a warm-up over the first 20,000 steps"
     note = f"SBN(32-64-128-256). Budget quick: 10,000 steps per run, {' and '.join([warm] * recipes)}; not converged: "
     note += "the authors' later code trains for 2,000,000 steps."
     figure = draw(points, "\n".join([note, *variance_note(points)]))
@@ -158,6 +159,24 @@ def test_variances_at_the_published_weights_take_the_place_of_the_last_ones_of_t
         (results / "figure1.csv").write_text(as_csv(points))
     (page,) = write_variance(results)
     assert "After 9,500 steps" in page.read_text()
+
+
+def test_variances_at_the_published_weights_are_those_of_the_best_seed(tmp_path: Path) -> None:
+    results = results_with_curves(tmp_path, seeds=2)
+    manifest = json.loads((results / "runs.json").read_text())
+    manifest["runs"][1]["result"]["val/elbo"] += 1.0  # lr with seed 1
+    (results / "runs.json").write_text(json.dumps(manifest))
+    folder = results / manifest["runs"][1]["folder"]
+    (folder / "result.json").write_text(json.dumps(manifest["runs"][1]["result"]))
+    before = all_points(results)
+    rows = read_variances(folder / "grad_variance.csv")
+    last = [",".join((row | {"num_images": "50000"}).values()) for row in rows if row["step"] == "10000"]
+    path = variance_file(results, "lr")
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join([",".join(VARIANCE_COLUMNS), *last]) + "\n")
+    points = all_points(results)
+    assert len(points) == len(before)
+    assert {point.seed for point in points if point.num_images == 50_000} == {1}
 
 
 def variance_rows_of(results: Path, estimator: str) -> Path:

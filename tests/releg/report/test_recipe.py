@@ -63,12 +63,13 @@ def test_runs_of_the_published_table_stand_beside_the_trials(tmp_path: Path) -> 
 
 def test_trials_of_a_warm_up_have_a_table_of_their_own_with_the_units_in_use(tmp_path: Path) -> None:
     cold = entry("crn", 0.003, "linear", 102.5) | {"architecture": "200-200-200", "warmup": 0}
-    warm = cold | {"warmup": 1000, "val/elbo": -101.25, "units_in_use": [200, 180, 90]}
+    warm = cold | {"warmup": 40, "val/elbo": -101.25, "units_in_use": [200, 180, 90]}
     content = json.dumps([cold | {"units_in_use": [200, 23, 90]}, warm, *ENTRIES])
     (path,) = write_recipe(write(tmp_path, content))
     warmup, shapes = path.read_text().split("## Peak rate and shape")
-    assert "| 200-200-200 | CRN | 0.003 | linear | 0 | 100 | 102.50 | 200, 23, 90 |" in warmup
-    assert "| 200-200-200 | CRN | 0.003 | linear | 1,000 | 100 | 101.25 | 200, 180, 90 |" in warmup
+    assert "| 200-200-200 | CRN | linear | 0 | 0.003 | 100 | 102.50 | 200, 23, 90 |" in warmup
+    assert "| 200-200-200 | CRN | linear | 40 | 0.0018 | 100 | 101.25 | 200, 180, 90 |" in warmup
+    assert "The best is a warm-up of 40% of the steps." in warmup
     assert "102.50" not in shapes
     assert "120.00" not in warmup
 

@@ -81,10 +81,10 @@ def test_an_annealed_table_says_its_recipe(tmp_path: Path) -> None:
     assert "Budget standard: 200,000 steps per run, RMSprop at 0.003, falling linearly to zero.\n" in text
     run["config"] |= {"model.lr_scheduler.init_args.warmup_steps": 1000}
     text = write_table1(write_results(tmp_path, [run]))
-    assert "RMSprop at 0.003, falling linearly to zero after a warm-up of 1,000 steps.\n" in text
+    assert "RMSprop at 0.003, falling linearly to zero, with a warm-up over the first 1,000 steps.\n" in text
     other = entry("200-200", "crn", 0, 98.9, 200_000)
     text = write_table1(write_results(tmp_path, [run, other]))
-    assert "a warm-up of 1,000 steps (200-200 LR) and RMSprop at 0.001, constant (200-200 CRN)" in text
+    assert "a warm-up over the first 1,000 steps (200-200 LR) and RMSprop at 0.001, constant (200-200 CRN)" in text
 
 
 def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -> None:
@@ -94,6 +94,15 @@ def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -
     assert "| 200-200 | LR | 113.00 | 99.00 | 98.86 |" in text
     assert "| 200-200 | CRN | 108.50 |  | 98.28 |" in text
     assert "published" not in write_table1(write_results(tmp_path / "elsewhere", BOTH))
+
+
+@pytest.mark.parametrize(("crn", "noted"), [(98.7, True), (98.9, False)])
+def test_gaps_are_explained_where_only_crn_has_come_to_the_papers_bound(
+    crn: float, noted: bool, tmp_path: Path
+) -> None:
+    both = [entry("200-200", "lr", 0, 99.5), entry("200-200", "crn", 0, crn)]
+    text = write_table1(write_results(tmp_path, both))
+    assert ("or below it, and LR has not with 200-200." in text) == noted
 
 
 def test_the_published_table_also_shows_the_cells_that_were_trained_for_longer(tmp_path: Path) -> None:
