@@ -12,6 +12,8 @@ from lightning_modules import RESULTS
 from lightning_modules.grid import local_launcher
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
+from lightning_modules.run.folder import save_config
+from releg.naming.file_names import CONFIG
 
 
 class StudyError(RuntimeError):
@@ -38,7 +40,7 @@ def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, start
         lock: of the study's folder, which the processes inherit.
         started: time.monotonic() at the start of this process.
     """
-    statuses = [status_of(run) for run in runs]
+    statuses = [_placed(run) for run in runs]
     waiting = [status for status in statuses if status.result is None]
     done = len(statuses) - len(waiting)
     if waiting:
@@ -47,6 +49,14 @@ def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, start
         if problems:
             raise StudyError("\n".join(f"{run} failed: {why}" for run, why in problems.items()))
     return [status_of(run) for run in runs]
+
+
+def _placed(run: GridRun) -> RunStatus:
+    """Its state; its config is put into its folder, or another run of the same net would be given the same one."""
+    status = status_of(run)
+    if not (status.folder / CONFIG).is_file():
+        save_config(status.folder, status.config)
+    return status
 
 
 def failed(command: str, error: StudyError) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from lightning_modules import CONFIGS
 from lightning_modules.grid.plan import GridRun
+from lightning_modules.grid.process import LOG
 from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
 from lightning_modules.run.lock import locked
 from releg.naming.file_names import RESULT
@@ -21,13 +22,18 @@ def tiny(results: Path, *more: str) -> GridRun:
 
 @pytest.mark.long
 def test_a_study_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
+    runs = [tiny(tmp_path), tiny(tmp_path, "--model.optimizer.init_args.lr", "0.01")]  # of the same net
     with locked(tmp_path) as lock:
-        (made,) = make_missing([tiny(tmp_path)], "trials", 1, lock, time.monotonic())
-        assert made.result is not None
-        written = (made.folder / RESULT).stat().st_mtime_ns
-        (again,) = make_missing([tiny(tmp_path)], "trials", 1, lock, time.monotonic())
-    assert again.result == made.result
-    assert (again.folder / RESULT).stat().st_mtime_ns == written
+        made = make_missing(runs, "trials", 2, lock, time.monotonic())
+        written = [(each.folder / RESULT).stat().st_mtime_ns for each in made]
+        again = make_missing(runs, "trials", 2, lock, time.monotonic())
+    first, second = (each.result for each in made)
+    assert first is not None
+    assert second is not None
+    assert first["val/elbo"] != second["val/elbo"]
+    assert all((each.folder / LOG).is_file() for each in made), "each was followed in its own folder"
+    assert [each.result for each in again] == [first, second]
+    assert [(each.folder / RESULT).stat().st_mtime_ns for each in again] == written
 
 
 @pytest.mark.long
