@@ -37,6 +37,9 @@ SHAPES = f"""## Peak rate and shape
 SBN({EXTENDED_ARCHITECTURE}), seed 0, no warm-up. The rate falls from its peak to zero at the last step: in a straight
 line, as half a cosine wave, or in a straight line after half of the steps at the peak. Runs of the published table are
 listed with the trials.
+
+The budgets `quick`, `standard` and `converged` have one recipe for both estimators, a straight line from 0.003. So
+Table 1 compares LR and CRN at the same recipe, not each at its own best.
 """
 
 
@@ -96,7 +99,7 @@ def _page(entries: Sequence[Entry]) -> str:
         lines.append(SHAPES)
     for steps in sorted({entry["steps"] for entry in shapes}):
         here = [entry for entry in shapes if entry["steps"] == steps]
-        lines += [f"### {steps:,} steps", "", *_of_one_length(here), ""]
+        lines += [f"### {steps:,} steps", "", *_of_one_length(here), "", *_best_of_one_length(here)]
     commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
     return "\n".join([*lines, f"The runs were made at commit {commits}."]) + "\n"
 
@@ -146,6 +149,18 @@ def _of_one_length(entries: list[Entry]) -> list[str]:
         cells = ["" if name not in known else _cell(known[name], best[name]) for name in ESTIMATORS]
         body.append([f"{rate:g}", shape.replace("_", " "), bits, *cells])
     return table(head, body, texts=3)
+
+
+def _best_of_one_length(entries: list[Entry]) -> list[str]:
+    """The best recipes in words, if there was a choice."""
+    tried = {(entry["rate"], entry["shape"]) for entry in entries}
+    if len(tried) < 2:
+        return []
+    words = [
+        f"{rate:g}, {shape.replace('_', ' ')}, for {label_of(name)}"
+        for name, (rate, shape) in best_recipes(entries).items()
+    ]
+    return [f"Best: {'; '.join(words)}.", ""]
 
 
 def _cell(elbo: float, best: float) -> str:
