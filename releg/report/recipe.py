@@ -38,8 +38,8 @@ SBN({EXTENDED_ARCHITECTURE}), seed 0, no warm-up. The rate falls from its peak t
 line, as half a cosine wave, or in a straight line after half of the steps at the peak. Runs of the published table are
 listed with the trials.
 
-The budgets `quick`, `standard` and `converged` have one recipe for both estimators, a straight line from 0.003. So
-Table 1 compares LR and CRN at the same recipe, not each at its own best.
+The budgets `quick`, `standard` and `converged` have one recipe for both estimators, a straight line from 0.003, in the
+longer two with a warm-up. So Table 1 compares LR and CRN at the same recipe, not each at its own best.
 """
 
 
