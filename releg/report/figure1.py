@@ -111,10 +111,13 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
     for estimator, known in ESTIMATORS.items():
         for layer in layers_of(points):
             mine = [p for p in shared if p.estimator == estimator and p.layer == layer]
-            steps = sorted({point.step for point in mine})
-            values = [statistics.geometric_mean([p.value for p in mine if p.step == step]) for step in steps]
             line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
-            axes.plot(steps, values, color=known.colour, linestyle=line, linewidth=1.0, **_marker(estimator, marker, 1))
+            for images in sorted({p.num_images or 0 for p in mine}):  # not joined: LR's value grows with their number
+                here = [p for p in mine if (p.num_images or 0) == images]
+                steps = sorted({point.step for point in here})
+                values = [statistics.geometric_mean([p.value for p in here if p.step == step]) for step in steps]
+                look = _marker(estimator, marker, 1)
+                axes.plot(steps, values, color=known.colour, linestyle=line, linewidth=1.0, **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     steps = [point.step for point in shared]

@@ -20,8 +20,9 @@ INTRODUCTION = """# Gradient variance, LR against CRN
 
 Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the
 units of a layer; layer 1 is next to x. Both estimators are measured at the weights of the {label} run, on the same
-training images and noise: {amount}. Standard errors are over images; those of ratios assume
-independent numbers.
+training images and noise: {amount}.
+LR has the baselines that its run had learned by then. Standard errors are over images; those of ratios assume
+independent numbers. Where rare events make up most of a number, its standard error is too small more often than not.
 
 - *Total*: the variance of all samples of all images together, within plus between images. The caption of the paper's
   Figure 1 pools its 50 million samples like this.

@@ -140,6 +140,14 @@ def test_the_figure_shows_the_total_variance_of_both_estimators_at_the_weights_o
         assert np.asarray(line.get_ydata()) == pytest.approx(shown)
 
 
+def test_values_from_more_images_are_not_joined_to_the_others(results: Path) -> None:
+    points = [
+        p._replace(num_images=50_000) if p.layer is not None and p.step == 10_000 else p for p in gather_from(results)
+    ]
+    lines = draw(points, "").axes[1].get_lines()
+    assert [len(np.asarray(line.get_xdata())) for line in lines] == [6, 1] * 8  # two estimators, four layers
+
+
 def test_variances_at_the_published_weights_take_the_place_of_the_last_ones_of_their_run(results: Path) -> None:
     before = all_points(results)
     last = [row for row in read_variances(variance_rows_of(results, "lr")) if row["step"] == "10000"]
