@@ -9,6 +9,7 @@ import torch
 from lightning_modules.grid import local_launcher, process, reproduce, runs_per_gpu
 from lightning_modules.grid.options import CONFIGS, parse_options
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
+from releg.without_gpu.fake import FakeTensors
 
 SMOKE = CONFIGS / "budget/smoke.yaml"
 
@@ -81,6 +82,8 @@ def test_the_grid_asks_for_memory_and_gives_each_run_its_gpu(tmp_path: Path, mon
         seen.append(arguments[-1])
         return Done()
 
+    with FakeTensors():
+        pass  # torch gets ready for fake CUDA without a driver, which it does not once there seems to be a GPU
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(runs_per_gpu, "free_mib", lambda: [900, 900])
