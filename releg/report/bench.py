@@ -13,6 +13,7 @@ from releg.naming.file_names import BENCH, BENCH_STUDIES
 from releg.naming.names import label_of
 from releg.report.artefacts import readable, remove
 from releg.report.bench_plot import draw
+from releg.report.runs import commit_words
 from releg.report.style import as_bytes
 from releg.report.tables import table
 
@@ -75,13 +76,12 @@ def tabulated(rows: Sequence[Row], studies: dict[str, Any]) -> list[Row]:
 def header(run: dict[str, Any]) -> str:
     """Machine, versions, commit and load."""
     versions = ", ".join(f"{name} {version}" for name, version in run["packages"].items() if version)
-    changed = " with uncommitted changes" if run["uncommitted_changes"] else ""
     gpu = f", {run['gpu']}" if run.get("gpu") else ""
     lines = [
         f"- machine: {run['processor'] or 'unknown processor'}, {run['cores']} cores{gpu}, {run['system']}",
         f"- threads: {run['threads']}; batch size {run['batch_size']}; float32; seed {run['seed']}",
         f"- versions: Python {run['python']}, {versions}",
-        f"- commit: {run['commit'] or 'unknown'}{changed}; {run['started']}",
+        f"- commit: {commit_words(run)}; {run['started']}",
         f"- command: `{' '.join(run['command'])}`",
         f"- load average: {_or_dash(run['load_at_start'])} at the start, {_or_dash(run['load_at_end'])} at the end",
     ]
