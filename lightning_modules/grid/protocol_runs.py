@@ -1,8 +1,8 @@
-"""python -m lightning_modules.grid.protocol_runs [--jobs N]: four estimators under the protocol of the RODEO paper.
+"""python -m lightning_modules.grid.protocol_runs [--jobs N] [--missing]: four estimators under RODEO's protocol.
 
 SBN(200-200-200), 100,000 steps of protocol/rodeo.yaml with each: a tenth of what the paper trains. Writes
 results/protocol/curves.json, results/protocol.md and results/protocol.png; the same command continues after an
-interruption.
+interruption. --missing keeps the runs that curves.json records, even if their folders are elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from lightning_modules import CONFIGS
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
-from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
+from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of, recorded
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.lock import locked
 from lightning_modules.run.provenance import read_provenance
@@ -47,12 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
     folder = (options.results / PROTOCOL_CURVES).parent
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as lock:
-        runs = [protocol_run(estimator, folder) for estimator in ESTIMATORS]
+        known = recorded(options, PROTOCOL_CURVES, lambda entry: str(entry["estimator"]))
+        new = [estimator for estimator in ESTIMATORS if estimator not in known]
         try:
-            made = make_missing(runs, "runs", options.jobs, lock, started)
+            made = make_missing([protocol_run(name, folder) for name in new], "runs", options.jobs, lock, started)
         except StudyError as error:
             return failed("protocol_runs", error)
-        write_json(options.results / PROTOCOL_CURVES, [_entry(status) for status in made], indent=0)
+        known |= zip(new, map(_entry, made), strict=True)
+        write_json(options.results / PROTOCOL_CURVES, [known[estimator] for estimator in ESTIMATORS], indent=0)
         write_protocol(options.results)
     return 0
 

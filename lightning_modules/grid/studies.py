@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from lightning_modules import RESULTS
 from lightning_modules.grid import local_launcher
@@ -14,6 +16,10 @@ from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.folder import save_config
 from releg.naming.file_names import CONFIG
+from releg.report.artefacts import readable
+
+Entry = dict[str, Any]
+Key = TypeVar("Key")
 
 
 class StudyError(RuntimeError):
@@ -21,13 +27,31 @@ class StudyError(RuntimeError):
 
 
 def options_of(command: str, description: str | None, arguments: list[str] | None) -> argparse.Namespace:
-    """The options of every study: jobs and results."""
+    """The options of every study: jobs, results, and whether to keep what was recorded elsewhere."""
     parser = argparse.ArgumentParser(command, description=description)
     parser.add_argument(
         "--jobs", type=int, default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
+    parser.add_argument(
+        "--missing", action="store_true", help="keep the recorded runs, wherever their folders are; make the others"
+    )
     return parser.parse_args(arguments)
+
+
+def recorded(options: argparse.Namespace, name: str, key: Callable[[Entry], Key]) -> dict[Key, Entry]:
+    """What the study's file of that name has recorded, by key, if --missing asks for it; else nothing.
+
+    Args:
+        options: of the study.
+        name: of the file, in the results.
+        key: tells which run an entry is of.
+    """
+    path = options.results / name
+    if not (options.missing and path.is_file()):
+        return {}
+    with readable(path, "what this command writes", "leave out --missing to make all runs again"):
+        return {key(entry): entry for entry in json.loads(path.read_bytes())}
 
 
 def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, started: float) -> list[RunStatus]:

@@ -1,9 +1,10 @@
-"""python -m lightning_modules.grid.trials [--jobs N]: the trials behind the budgets' warm-up and learning rate.
+"""python -m lightning_modules.grid.trials [--jobs N] [--missing]: the trials behind the budgets' learning rate.
 
 First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
 SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with the best recipe of each; last a cell
 of the published table on fixed bits. Only validation bounds are compared. Writes results/recipe/trials.json and
-results/recipe.md; the same command continues after an interruption.
+results/recipe.md; the same command continues after an interruption. --missing keeps the trials that trials.json
+records, even if their folders are elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from lightning_modules import CONFIGS
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
-from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
+from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of, recorded
 from lightning_modules.run.checkpoints import BEST
 from lightning_modules.run.load import load_run
 from lightning_modules.run.lock import locked
@@ -34,6 +35,7 @@ RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
 SHORT, LONG = 10_000, 50_000
 WARMUP_ARCHITECTURE, WARMUPS = "200-200-200", (0, 1000, 5000, 20_000)
+PUBLISHED_VALIDATION = 2_000  # steps from one validation to the next in runs of the published table
 IMAGES = 2_000  # of the validation split, on which units in use are counted
 
 
@@ -56,7 +58,8 @@ class Trial(NamedTuple):
             overlays.append(f"schedule/{self.shape}.yaml")
         words = [word for overlay in overlays for word in ("--config", str(CONFIGS / overlay))]
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
-        words += ["--trainer.val_check_interval", str(self.steps // 20), "--model.val_samples", "5"]
+        every = PUBLISHED_VALIDATION if self.steps == BUDGETS[PUBLISHED_BUDGET] else self.steps // 20
+        words += ["--trainer.val_check_interval", str(every), "--model.val_samples", "5"]
         words += ["--data.binarization", self.binarization, "--results_dir", str(results)]
         if self.warmup:
             words += ["--model.lr_scheduler.init_args.warmup_steps", str(self.warmup)]
@@ -87,7 +90,8 @@ def long_trials(short: Sequence[dict[str, Any]]) -> Iterator[Trial]:
 
 def fixed_bits() -> Iterator[Trial]:
     """A cell of the published table on fixed training bits; the table has it on redrawn ones."""
-    yield Trial("crn", 0.003, "linear", BUDGETS[PUBLISHED_BUDGET], "fixed")
+    steps = BUDGETS[PUBLISHED_BUDGET]
+    yield Trial("crn", 0.003, "linear", steps, "fixed", warmup=steps // 10)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = options_of("python -m lightning_modules.grid.trials", __doc__, arguments)
     folder = (options.results / TRIALS).parent
     folder.mkdir(parents=True, exist_ok=True)
+    known = recorded(options, TRIALS, lambda entry: Trial(*(entry[name] for name in Trial._fields)))
     entries: list[dict[str, Any]] = []
     stages: list[Callable[[], Iterator[Trial]]] = [
         warmup_trials,
@@ -106,11 +111,13 @@ def main(arguments: list[str] | None = None) -> int:
     with locked(folder) as lock:
         for stage in stages:
             trials = list(stage())
+            new = [trial for trial in trials if trial not in known]
             try:
-                made = make_missing([trial.run(folder) for trial in trials], "trials", options.jobs, lock, started)
+                made = make_missing([trial.run(folder) for trial in new], "trials", options.jobs, lock, started)
             except StudyError as error:
                 return failed("trials", error)
-            entries.extend(map(_entry, trials, made))
+            known |= zip(new, map(_entry, new, made), strict=True)
+            entries += [known[trial] for trial in trials]
             write_json(options.results / TRIALS, entries)
             write_recipe(options.results)
     return 0

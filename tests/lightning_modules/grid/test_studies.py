@@ -8,7 +8,7 @@ import pytest
 from lightning_modules import CONFIGS
 from lightning_modules.grid.plan import GridRun
 from lightning_modules.grid.process import LOG
-from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of
+from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of, recorded
 from lightning_modules.run.lock import locked
 from releg.naming.file_names import RESULT
 
@@ -49,3 +49,21 @@ def test_a_run_that_fails_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[
 def test_every_study_takes_jobs_and_results(tmp_path: Path) -> None:
     options = options_of("study", None, ["--jobs", "3", "--results", str(tmp_path)])
     assert (options.jobs, options.results) == (3, tmp_path)
+
+
+def test_recorded_runs_are_kept_only_if_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text('[{"name": "a", "bound": 1.0}, {"name": "b", "bound": 2.0}]')
+
+    def known(*more: str, name: str = "study.json") -> dict[str, dict[str, object]]:
+        return recorded(options_of("study", None, ["--results", str(tmp_path), *more]), name, lambda each: each["name"])
+
+    assert known() == {}
+    assert {name: entry["bound"] for name, entry in known("--missing").items()} == {"a": 1.0, "b": 2.0}
+    assert known("--missing", name="not_yet.json") == {}
+
+
+def test_records_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text('[{"bound": 1.0}]')
+    options = options_of("study", None, ["--missing", "--results", str(tmp_path)])
+    with pytest.raises(ValueError, match=r"study.json cannot be read .*; leave out --missing"):
+        recorded(options, "study.json", lambda each: each["name"])
