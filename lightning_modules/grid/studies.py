@@ -68,7 +68,7 @@ def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, start
     waiting = [status for status in statuses if status.result is None]
     done = len(statuses) - len(waiting)
     if waiting:
-        title = f"{len(waiting)} {what} to train, {done} already finished"
+        title = f"{what} to train: {len(waiting)}; already finished: {done}"
         problems = make_locally(waiting, done, jobs, lock, title, time.monotonic() - started)
         if problems:
             raise StudyError("\n".join(f"{run} failed: {why}" for run, why in problems.items()))

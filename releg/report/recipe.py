@@ -42,6 +42,12 @@ The budgets `quick`, `standard` and `converged` have one recipe for both estimat
 longer two with a warm-up. So Table 1 compares LR and CRN at the same recipe, not each at its own best.
 """
 
+BITS = """## Training bits
+
+A run of the published table, and the same run on training bits that were drawn once instead of at every access. The
+validation bits are the same. Bounds are those of the best validation.
+"""
+
 
 def write_recipe(results: Path) -> list[Path]:
     """Write recipe.md if there are trials."""
@@ -49,7 +55,7 @@ def write_recipe(results: Path) -> list[Path]:
         return []
     with readable(results / TRIALS, "what python -m lightning_modules.grid.trials writes", "run it again"):
         entries: list[Entry] = json.loads((results / TRIALS).read_bytes())
-        text = _page([*entries, *(_published(results) if any(map(_of_shapes, entries)) else [])])
+        text = _page(entries, _published(results) if any(map(_of_shapes, entries)) else [])
     return [write_atomically(results / RECIPE_PAGE, text)]
 
 
@@ -67,6 +73,7 @@ def _published(results: Path) -> list[Entry]:
             "binarization": run.config["data.binarization"],
             "warmup": run.warmup,
             "val/elbo": run.result["val/elbo"],
+            "best_step": run.result["best_step"],
             "commit": run.provenance[-1]["commit"],
         }
         for run in runs
@@ -89,9 +96,12 @@ def _of_shapes(entry: Entry) -> bool:
     return bool(entry.get("architecture", EXTENDED_ARCHITECTURE) == EXTENDED_ARCHITECTURE)
 
 
-def _page(entries: Sequence[Entry]) -> str:
-    warmups = [entry for entry in entries if not _of_shapes(entry)]
-    shapes = [entry for entry in entries if _of_shapes(entry) and not entry.get("warmup")]
+def _page(trials: Sequence[Entry], published: Sequence[Entry]) -> str:
+    warmups = [entry for entry in trials if not _of_shapes(entry)]
+    fixed = [entry for entry in trials if entry["binarization"] == "fixed"]
+    tried = [entry for entry in trials if entry not in (*warmups, *fixed)]
+    shapes = [*tried, *(entry for entry in published if not entry["warmup"])]
+    bits = _pairs(fixed, published)
     lines = [INTRODUCTION]
     if warmups:
         lines += [WARMUP, *_warmup_table(warmups), "", _warmup_choice(warmups), ""]
@@ -100,8 +110,39 @@ def _page(entries: Sequence[Entry]) -> str:
     for steps in sorted({entry["steps"] for entry in shapes}):
         here = [entry for entry in shapes if entry["steps"] == steps]
         lines += [f"### {steps:,} steps", "", *_of_one_length(here), "", *_best_of_one_length(here)]
-    commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
+    if bits:
+        lines += [BITS, *_bits_table(bits), ""]
+    commits = ", ".join(dict.fromkeys(entry["commit"] for entry in (*warmups, *shapes, *bits)))
     return "\n".join([*lines, f"The runs were made at commit {commits}."]) + "\n"
+
+
+def _pairs(fixed: Sequence[Entry], published: Sequence[Entry]) -> list[Entry]:
+    """Each run on fixed bits after the published one with the same recipe; without that, it is left out."""
+    same = ("estimator", "rate", "shape", "steps", "warmup")
+    return [
+        entry
+        for one in fixed
+        for other in published
+        if all(one.get(name, 0) == other[name] for name in same) and other["binarization"] != "fixed"
+        for entry in (other, one)
+    ]
+
+
+def _bits_table(entries: Sequence[Entry]) -> list[str]:
+    """One row per run."""
+    head = ["SBN", "estimator", "training bits", "bound", "best step", "steps"]
+    body = [
+        [
+            EXTENDED_ARCHITECTURE,
+            label_of(entry["estimator"]),
+            "drawn once" if entry["binarization"] == "fixed" else "redrawn at every access",
+            f"{-entry['val/elbo']:.2f}",
+            f"{entry['best_step']:,}",
+            f"{entry['steps']:,}",
+        ]
+        for entry in entries
+    ]
+    return table(head, body, texts=3)
 
 
 def _warmup_table(entries: Sequence[Entry]) -> list[str]:

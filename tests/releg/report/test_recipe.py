@@ -23,8 +23,20 @@ ENTRIES = [
     entry("lr", 0.003, "cosine", 118.0),
     entry("crn", 0.001, "linear", 108.25),
     entry("crn", 0.003, "cosine", 109.0),
-    entry("crn", 0.003, "cosine", 100.5, 200, "fixed"),
+    entry("crn", 0.003, "linear", 102.0, 200),
 ]
+FIXED = entry("crn", 0.003, "cosine", 100.5, 200, "fixed")
+
+
+def published_run(nll: float, warmup: int = 0) -> dict[str, Any]:
+    run = synthetic.entry("200-200", "crn", 0, nll, 200)
+    run["config"] |= {
+        "model.optimizer.init_args.lr": 0.003,
+        "model.lr_scheduler.class_path": "lightning_modules.schedules.CosineDecay",
+        "model.lr_scheduler.init_args.warmup_steps": warmup,
+        "data.binarization": "dynamic",
+    }
+    return run
 
 
 def write(results: Path, content: str) -> Path:
@@ -44,23 +56,37 @@ def test_the_page_has_a_table_per_length_with_the_best_bounds_in_bold(tmp_path: 
     assert "### 100 steps" in short
     assert "| 0.001 | linear | dynamic | 120.00 | **108.25** |" in short
     assert "| 0.003 | cosine | dynamic | **118.00** | 109.00 |" in short
-    assert "| 0.003 | cosine | fixed |  | **100.50** |" in long
+    assert "| 0.003 | linear | dynamic |  | **102.00** |" in long
     assert "Best: 0.003, cosine, for LR; 0.001, linear, for CRN." in short
     assert "Best" not in long, "there was no choice"
     assert "c0ffee" in text
 
 
 def test_runs_of_the_published_table_stand_beside_the_trials(tmp_path: Path) -> None:
-    run = synthetic.entry("200-200", "crn", 0, 97.5, 200)
-    run["config"] |= {
-        "model.optimizer.init_args.lr": 0.003,
-        "model.lr_scheduler.class_path": "lightning_modules.schedules.CosineDecay",
-        "data.binarization": "dynamic",
-    }
-    (path,) = write_recipe(write(synthetic.write_results(tmp_path, [run]), json.dumps(ENTRIES)))
+    results = synthetic.write_results(tmp_path, [published_run(97.5)])
+    (path,) = write_recipe(write(results, json.dumps(ENTRIES)))
     _, long = path.read_text().split("### 200 steps")
     assert "| 0.003 | cosine | dynamic |  | **97.50** |" in long
-    assert "| 0.003 | cosine | fixed |  | 100.50 |" in long
+    assert "| 0.003 | linear | dynamic |  | 102.00 |" in long
+
+
+@pytest.mark.parametrize("warmup", [0, 20])
+def test_a_run_on_fixed_bits_stands_below_the_published_run_of_the_same_recipe(tmp_path: Path, warmup: int) -> None:
+    results = synthetic.write_results(tmp_path, [published_run(97.5, warmup)])
+    content = json.dumps([*ENTRIES, FIXED | {"warmup": warmup, "best_step": 150}])
+    (path,) = write_recipe(write(results, content))
+    shapes, bits = path.read_text().split("## Training bits")
+    rows = [line for line in bits.splitlines() if line.startswith("| 200-200 ")]
+    assert rows[0].startswith("| 200-200 | CRN | redrawn at every access | 97.50 | ")
+    assert rows[1] == "| 200-200 | CRN | drawn once | 100.50 | 150 | 200 |"
+    assert "100.50" not in shapes
+    assert ("97.50" in shapes) == (warmup == 0)
+
+
+def test_a_run_on_fixed_bits_without_its_like_is_not_shown(tmp_path: Path) -> None:
+    results = synthetic.write_results(tmp_path, [published_run(97.5, warmup=20)])
+    (path,) = write_recipe(write(results, json.dumps([*ENTRIES, FIXED])))
+    assert "Training bits" not in path.read_text()
 
 
 def test_trials_of_a_warm_up_have_a_table_of_their_own_with_the_units_in_use(tmp_path: Path) -> None:
