@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-from torch import Tensor
 
-from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.simulation import check_samples, simulate
+from releg.estimators.base import Estimate
+from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
 from releg.kernels import EngineName, engine_for
 from releg.sbn import SigmoidBeliefNet
 
 
-class CommonRandomNumbers(Estimator):
+class CommonRandomNumbers(AlongPaths):
     """d elbo / d mean_i = E[f1 - f0], f_k = log p(x, z) - log q(z | x) simulated with z_i = k and the same noise.
 
     Equation 2 and Algorithm 1 of Tokui & Sato (2016); for Bernoulli units (f1 - f0) d mean_i, section 2.
@@ -50,9 +47,8 @@ class CommonRandomNumbers(Estimator):
         """The path, plus the other value of every unit."""
         return self.samples * (1 + sum(model.layers))
 
-    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+    def along(self, model: SigmoidBeliefNet, simulation: Simulation) -> Estimate:
         """Multiply f1 - f0 from the engine by d mean / d logit."""
-        simulation = simulate(model, x, noise)
         with torch.no_grad():
             differences = self.engine(model, simulation.path, simulation.generative_logits, self.entropy)
             slopes = zip(differences, simulation.mean_slopes, strict=True)

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from releg.baselines import Baseline, BaselineStack
-from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.simulation import check_samples, simulate
+from releg.estimators.base import Estimate
+from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
 from releg.sbn import SigmoidBeliefNet
 
 
-class LikelihoodRatio(Estimator):
+class LikelihoodRatio(AlongPaths):
     """d elbo / d logits[l] = E[(f_l - b_l) (z[l] - mean[l])], f_l the terms of f that depend on layer l or deeper.
 
     Williams (1992); layer-local signals and baselines of NVIL, Mnih & Gregor (2014), sections 2.3 and 3.1; the
@@ -48,9 +48,8 @@ class LikelihoodRatio(Estimator):
         self.baselines.attach(model, generator)
         self.signal_variance = torch.zeros(len(model.layers), dtype=model.mean.dtype, device=model.mean.device)
 
-    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+    def along(self, model: SigmoidBeliefNet, simulation: Simulation) -> Estimate:
         """Multiply each layer's score by its signal minus the baselines."""
-        simulation = simulate(model, x, noise)
         remainders = self.baselines.remainders(simulation.path, simulation.signals)
         weights = [self._normalize(layer, r.detach()) for layer, r in enumerate(remainders)]
         logit_grads = [w[:, None] * score for w, score in zip(weights, simulation.scores, strict=True)]

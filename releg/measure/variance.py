@@ -34,6 +34,7 @@ from releg.compiled.layer import sample_and_log_prob
 from releg.estimators.base import Estimator, check_finite, check_noise_range, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.parts.simulation import AlongPaths, Simulation, simulate
 from releg.measure.collected import EXACT, WITHIN, Collected, GradientVariances, Groups
 from releg.measure.moments import RunningMoments
 from releg.sbn import SigmoidBeliefNet
@@ -43,6 +44,7 @@ PATHS_AT_ONCE = 1000  # paths per call of an estimator; their arrays stay in the
 ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
 GROUPS = 100
 SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
+Key = tuple[object, int]  # estimators with the same one have the same noise: who draws it, and paths per estimate
 
 
 class PathGradients(NamedTuple):
@@ -64,9 +66,19 @@ def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noi
     return _mean_gradients(estimator, model, x, noise)
 
 
-def _mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
-    """The same on checked input."""
-    answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
+def _mean_gradients(
+    estimator: Estimator,
+    model: SigmoidBeliefNet,
+    x: Tensor,
+    noise: Sequence[Tensor],
+    simulation: Simulation | None = None,
+) -> PathGradients:
+    """The same on checked input; the paths may have been simulated already."""
+    if simulation is None:
+        answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
+    else:
+        assert isinstance(estimator, AlongPaths)
+        answer = estimator.along(model, simulation)
     check_finite(model, answer.elbo)
     logits = [a.detach() for a in answer.logits]
     extreme = max(a.abs().max().item() for a in logits)
@@ -190,16 +202,13 @@ class _Draw:
     block: range
     samples: range
     seed: int
-    drawn: dict[tuple[object, int], list[Tensor]] = field(default_factory=dict)  # by who draws, and paths per estimate
-    differences: dict[int, PathGradients] = field(default_factory=dict)  # by paths per estimate
-
-    def rows(self) -> Tensor:
-        """One row per estimate, image by image."""
-        return self.images.repeat_interleave(len(self.samples), dim=0)
+    drawn: dict[Key, list[Tensor]] = field(default_factory=dict)
+    simulated: dict[Key, Simulation] = field(default_factory=dict)
+    differences: dict[Key, PathGradients] = field(default_factory=dict)
 
     def noise(self, estimator: Estimator) -> list[Tensor]:
         """The noise of the estimator for these rows, (N, H) per layer; shared by all that draw it the same way."""
-        key = (type(estimator).draw_noise, estimator.samples)
+        key = _key(estimator)
         if key not in self.drawn:
             self.drawn[key] = self._draw(estimator)
         return self.drawn[key]
@@ -214,19 +223,43 @@ class _Draw:
                 parts.append(estimator.draw_noise(self.model, rows, generator))
         return [torch.cat(layer) for layer in zip(*parts, strict=True)]
 
-    def gradients(self, estimator: Estimator, noise: list[Tensor]) -> PathGradients:
+    def simulation(self, estimator: Estimator) -> Simulation:
+        """The paths with the noise of the estimator; shared by all that draw it the same way."""
+        key = _key(estimator)
+        if key not in self.simulated:
+            paths = len(self.samples) * estimator.samples  # of each image; their first logits are all the same
+            first = repeated(self.constant.inference_logits(0, self.images), paths)
+            self.simulated[key] = simulate(self.constant, repeated(self.images, paths), self.noise(estimator), first)
+        return self.simulated[key]
+
+    def gradients(self, estimator: Estimator) -> PathGradients:
         """The estimates of one estimator."""
         if estimator is self.reference:
-            return self.flips(1, noise)
+            return self.flips(estimator)
+        noise = self.noise(estimator)
+        if _is_along_paths(estimator):
+            simulation = self.simulation(estimator)
+            return _mean_gradients(estimator, self.constant, simulation.path.x[:: estimator.samples], noise, simulation)
         model = self.constant if estimator.closed_form else self.model
-        return _mean_gradients(estimator, model, self.rows(), noise)
+        return _mean_gradients(estimator, model, repeated(self.images, len(self.samples)), noise)
 
-    def flips(self, paths: int, noise: list[Tensor]) -> PathGradients:
-        """f1 - f0 of every unit along the paths, computed once for all estimators with the same noise."""
-        if paths not in self.differences:
-            rows = self.rows().repeat_interleave(paths, dim=0)
-            self.differences[paths] = _mean_gradients(self.reference, self.constant, rows, noise)
-        return self.differences[paths]
+    def flips(self, estimator: Estimator) -> PathGradients:
+        """f1 - f0 of every unit along the estimator's paths, computed once for all with the same noise."""
+        key = _key(estimator)
+        if key not in self.differences:
+            simulation, noise = self.simulation(estimator), self.noise(estimator)
+            x = simulation.path.x
+            self.differences[key] = _mean_gradients(self.reference, self.constant, x, noise, simulation)
+        return self.differences[key]
+
+
+def _key(estimator: Estimator) -> Key:
+    return type(estimator).draw_noise, estimator.samples
+
+
+def _is_along_paths(estimator: Estimator) -> bool:
+    """Whether it can be given simulated paths: those without a graph, unless a subclass has its own `estimate`."""
+    return estimator.closed_form and type(estimator).estimate is AlongPaths.estimate
 
 
 class _Meter:
@@ -242,13 +275,13 @@ class _Meter:
     def add(self, draw: _Draw) -> None:
         """Add the estimates for one draw."""
         noise = draw.noise(self.estimator)
-        answers = draw.gradients(self.estimator, noise)
+        answers = draw.gradients(self.estimator)
         images, paths = len(draw.block), self.estimator.samples
         for layer, gradient in enumerate(answers.by_mean):
             mean = gradient if paths == 1 else gradient.unflatten(0, (-1, paths)).mean(1)
             self._merge("answers", layer, RunningMoments.of(mean.unflatten(0, (images, -1)), 1))
             if self.exact:
-                difference = draw.flips(paths, noise).by_mean[layer]
+                difference = draw.flips(self.estimator).by_mean[layer]
                 self._merge("differences", layer, RunningMoments.of(difference.unflatten(0, (images, -1)), 1))
                 target, weight = centred_targets(answers, layer, difference, noise[layer])
                 moments = RunningMoments.of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from releg.compiled.layer import Sampled, log_prob_and_score, sample_and_score
-from releg.estimators.base import Estimate, mean_over_paths, surrogate_of
+from releg.estimators.base import Estimate, Estimator, mean_over_paths, surrogate_of
 from releg.estimators.parts.signals import layer_signals
 from releg.sbn import Path, SigmoidBeliefNet
 
@@ -64,9 +65,30 @@ class Simulation:
         )
 
 
-def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Simulation:
-    """Simulate one path per row. Noise after that of the model's layers is ignored."""
-    path, sampled = _infer(model, x, list(noise[: len(model.layers)]))
+class AlongPaths(Estimator):
+    """An estimator whose answer is a function of the simulated paths, so that a measurement simulates them once."""
+
+    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
+        """Simulate one path per row, then estimate along them."""
+        return self.along(model, simulate(model, x, noise))
+
+    @abstractmethod
+    def along(self, model: SigmoidBeliefNet, simulation: Simulation) -> Estimate:
+        """The algorithm, given the paths."""
+
+
+def simulate(
+    model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], first_logits: Tensor | None = None
+) -> Simulation:
+    """Simulate one path per row.
+
+    Args:
+        model: the nets.
+        x: (N, data_size) binary.
+        noise: (N, H) per layer; more than the model has layers is ignored.
+        first_logits: (N, H) of z[0], if they are known.
+    """
+    path, sampled = _infer(model, x, list(noise[: len(model.layers)]), first_logits)
     generative_logits = model.generative_logits(path.z)
     p = [log_prob_and_score(r, value) for r, value in zip(generative_logits, [x, *path.z], strict=True)]
     log_p_terms = [log_prob for log_prob, _ in p]
@@ -81,14 +103,17 @@ def simulate(model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Sim
     )
 
 
-def _infer(model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> tuple[Path, list[Sampled]]:
+def _infer(
+    model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], first_logits: Tensor | None
+) -> tuple[Path, list[Sampled]]:
     """model.infer, with the log-probability, score and slope of each sample."""
     model.check_noise(x, noise)
     centred = x - model.mean
-    logits: list[Tensor] = []
+    logits: list[Tensor] = [] if first_logits is None else [first_logits]
     sampled: list[Sampled] = []
     for linear, layer_noise in zip(model.inference, noise, strict=True):
-        logits.append(linear(sampled[-1].z if sampled else centred))
+        if len(logits) == len(sampled):
+            logits.append(linear(sampled[-1].z if sampled else centred))
         sampled.append(sample_and_score(logits[-1].detach(), layer_noise))
     return Path(x, centred, noise, logits, [layer.z for layer in sampled]), sampled
 
