@@ -18,6 +18,7 @@ export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
 if [ "${1:-}" = --verify ]; then
     shift
-    exec "$python" -m lightning_modules.cli verify "$@"
+    cd -- "$caller"  # what paths are relative to
+    exec "$(dirname -- "$python")/releg" verify "$@"
 fi
 exec "$python" -m lightning_modules.grid --called-from "$caller" "$@"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.environment import ROOT
 from tests.processes import children_of
 from tests.reproduce_script import (
     CRN,
@@ -123,6 +124,17 @@ def test_verify_evaluates_weights_and_trains_nothing(script: Script, tmp_path: P
     assert (code, out) == (2, "")
     assert f"there are no weights in {tmp_path / 'weights'}, expected" in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_verify_takes_paths_relative_to_where_it_is_called(script: Script, tmp_path: Path) -> None:
+    damaged = tmp_path / "weights" / "200-200" / "lr.safetensors"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"no weights")
+    shutil.copy(ROOT / "results" / "paper.json", tmp_path)
+    code, _, err = finish(script.start("--verify", "--results", os.path.relpath(tmp_path, script.folder)))
+    assert code == 1, err
+    assert "releg verify: SBN(200-200) lr: " in err
 
 
 @pytest.mark.parametrize(
