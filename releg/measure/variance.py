@@ -16,6 +16,10 @@ Likelihood ratio only, with d = f1 - f0 from common random numbers (the proof of
                      E[(T - b) / (mean (1 - mean))] / E[1 / (mean (1 - mean))], so the value is low by about 1 / S
 
 Standard errors are over images: jackknife, leaving out one of at most GROUPS groups of images at a time.
+
+Everything is computed in float64, whatever the model's type. Uniform numbers in float32 are multiples of 2^-24, so a
+unit with mean 1e-15 would be on in one of 2^24 samples, and its likelihood ratio of 1e15 would count 6e7 times too
+often; a unit with mean 1 - 1e-15 would never be off.
 """
 
 from __future__ import annotations
@@ -111,8 +115,8 @@ def measure(
 ) -> dict[str, GradientVariances]:
     """Gradient variances of all estimators, at the same weights, images and noise.
 
-    Works on copies in evaluation mode, with its own generators: model, estimators and torch's global random state do
-    not change. A sample is one estimate, whatever the number of paths that the estimator simulates for it.
+    Works on float64 copies in evaluation mode, with its own generators: model, estimators and torch's global random
+    state do not change. A sample is one estimate, whatever the number of paths that the estimator simulates for it.
 
     Args:
         estimators: by name, attached to the model, with trained baselines.
@@ -136,7 +140,7 @@ def collect(
 ) -> Collected:
     """The moments behind `measure`, for some of the images only; parts can be merged."""
     _check_amounts(len(images), samples_per_image)
-    model = copy.deepcopy(model).eval()
+    model = copy.deepcopy(model).eval().double()
     model.check_input(images[part.start : part.stop].to(model.mean))
     constant = copy.deepcopy(model).requires_grad_(False)
     copies = {name: _frozen(estimator) for name, estimator in estimators.items()}
@@ -163,8 +167,8 @@ def collect(
 
 
 def _frozen(estimator: Estimator) -> Estimator:
-    """A copy in evaluation mode; its own parameters need no gradients if it needs no graph."""
-    frozen = copy.deepcopy(estimator).eval()
+    """A float64 copy in evaluation mode; its own parameters need no gradients if it needs no graph."""
+    frozen = copy.deepcopy(estimator).eval().double()
     return frozen.requires_grad_(False) if estimator.closed_form else frozen
 
 

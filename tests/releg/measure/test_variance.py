@@ -293,6 +293,16 @@ def test_no_two_images_or_samples_share_their_noise() -> None:
     assert len(noise.unique(dim=0)) == len(noise) == 5 * 250
 
 
+def test_rare_events_keep_their_probability_also_for_a_float32_model() -> None:
+    model, images = random_model(3, [40, 40], dtype=torch.float32), random_x(2, 3, dtype=torch.float32)
+    recorder = Recorder(samples=1)
+    measure({"lr": recorder}, model, images, 100)
+    noise = torch.cat(recorder.noise)
+    on_the_grid_of_float32 = noise * 2**24 == (noise * 2**24).floor()
+    assert not bool(on_the_grid_of_float32.any()), "a mean below 2^-24 would be rounded up to it"
+    assert model.mean.dtype == torch.float32
+
+
 def test_standard_error_is_over_images_also_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     model, images = random_model(4, [3, 2], seed=9), random_x(40, 4, seed=9)
     each = measure({"crn": crn()}, model, images, 10)["crn"]
