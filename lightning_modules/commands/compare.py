@@ -49,13 +49,14 @@ def main(argv: list[str]) -> int:
     check_writable(options.output)
     read_estimators(options.estimators)  # a mistake is reported before anything is measured
     try:
-        title, rows = _measure(options)
+        title, own, rows = _measure(options)
     except KeyboardInterrupt:
         raise EndedEarlyError("interrupted; the same command continues", 130) from None
     document = {
         "title": title,
         "command": " ".join(["releg compare", *map(_without_home, argv)]),
         "baseline_steps": options.baseline_steps,
+        "own_baselines": own,
         "provenance": {key: value for key, value in provenance().items() if key != "command"},
         "rows": rows,
     }
@@ -65,15 +66,15 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _measure(options: argparse.Namespace) -> tuple[str, list[Row]]:
-    """A title, and a row of each estimator."""
+def _measure(options: argparse.Namespace) -> tuple[str, bool, list[Row]]:
+    """A title, whether the run's own estimator came with what it had learned, and a row of each estimator."""
     rows: list[Row] = []
     with FreshProcess() as process:
         comparer, title = _comparer(options, process)
         for number, name in enumerate(options.estimators, start=1):
             print(f"{number} of {len(options.estimators)}: {Path(name).stem}", file=sys.stderr, flush=True)
             rows.append(comparer.row(name))
-    return title, rows
+    return title, options.ckpt is not None and comparer.own is not None, rows
 
 
 def _without_home(word: str) -> str:

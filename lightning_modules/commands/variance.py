@@ -12,8 +12,9 @@ from lightning_modules.console import showing
 from lightning_modules.grid.options import at_least
 from lightning_modules.run.csv_files import variance_csv, variance_rows
 from lightning_modules.run.load import load_trained
+from lightning_modules.run.provenance import provenance
 from releg.estimators.base import Estimator
-from releg.files import write_atomically
+from releg.files import write_atomically, write_json
 from releg.measure.collected import GradientVariances
 from releg.measure.fitting import prepare
 from releg.measure.in_parts import Work, measure_in_parts
@@ -75,7 +76,9 @@ def main(argv: list[str]) -> int:
     write_atomically(
         output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(trained.step, results))
     )
-    print(f"written to {output}", file=sys.stderr)
+    made = {key: value for key, value in provenance().items() if key != "command"}
+    write_json(output.with_suffix(".json"), {"checkpoint": options.ckpt.name, "jobs": options.jobs, **made})
+    print(f"written to {output}; what made it, to {output.with_suffix('.json')}", file=sys.stderr)
     return 0
 
 

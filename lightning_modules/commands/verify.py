@@ -20,6 +20,7 @@ from lightning_modules.grid.published_weights import Cell
 from releg import bounds
 from releg.naming.file_names import TABLE1, WEIGHTS
 from releg.report import tables
+from releg.report.artefacts import readable
 from releg.report.runs import Row
 from releg.report.table1 import Paper, longer_rows, read_paper
 from releg.weights import load
@@ -105,7 +106,8 @@ def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
 def _tabulated(results: Path) -> dict[Cell, Row]:
     """The rows of the published table and of those of longer budgets, by the cell whose weights have to be there."""
     path = results / TABLE1
-    rows = json.loads(path.read_bytes()) if path.is_file() else []
+    with readable(path, "the table that the weights belong to", "restore it with git"):
+        rows: list[Row] = json.loads(path.read_bytes())
     places = [(results, row) for row in rows] + [(results / row["budget"], row) for row in longer_rows(results)]
     return {published_weights.cell_at(folder, row["architecture"], row["estimator"]): row for folder, row in places}
 

@@ -49,7 +49,7 @@ def write_manifests(
     for name, belongs in parts.items():
         there = [status for status in finished if belongs(status.run)]
         failed = {_place_of(run) for run in missing if run in made}
-        entries = {_place(entry): entry for entry in _intact(results / name) if _place(entry) not in failed}
+        entries = {_place(entry): entry for entry in _recorded(results / name) if _place(entry) not in failed}
         new = {_place_of(status.run): _entry(results, status) for status in there}
         at_once = entries.keys() <= new.keys() and all(_made_at_once(status, made) for status in there)
         entries |= new
@@ -68,12 +68,18 @@ def write_manifests(
         write_json(results / name, manifest)
 
 
+def check_manifests(results: Path) -> None:
+    """ValueError if a manifest is not as it was written: what it records would get lost when it is written again."""
+    for name in (RUNS, EXTENDED_RUNS):
+        _recorded(results / name)
+
+
 def kept(results: Path, found: Sequence[RunStatus]) -> list[RunStatus]:
     """The same runs; one that is not finished here but recorded in the manifest counts as finished.
 
     ValueError if the manifest is not as it was written: its numbers would be believed.
     """
-    entries = _recorded(results / RUNS)
+    entries = [entry for name in (RUNS, EXTENDED_RUNS) for entry in _recorded(results / name)]
     return [each if each.result is not None else _as_recorded(each, entries) for each in found]
 
 
@@ -95,14 +101,6 @@ def _recorded(path: Path) -> list[dict[str, Any]]:
                 "its digest; restore the file, or delete the entry to train the run again"
             )
     return entries
-
-
-def _intact(path: Path) -> list[dict[str, Any]]:
-    """The entries of a manifest if all are as they were written; none otherwise."""
-    try:
-        return _recorded(path)
-    except ValueError:
-        return []
 
 
 def _place(entry: Mapping[str, Any]) -> Place:

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from lightning_modules import CONFIGS, RESULTS
 from releg.naming import names
-from releg.naming.names import BUDGETS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
+from releg.naming.names import BUDGETS, DEFAULT_BUDGET, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
 # With their overlays
 ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
@@ -86,7 +86,7 @@ def parse_options(arguments: list[str]) -> Options:
     add = parser.add_argument
     add(
         "--budget",
-        default="quick",
+        default=DEFAULT_BUDGET,
         metavar="BUDGET",
         help="steps per run and learning rate: quick 10,000 (the default), standard 200,000 (the published table) and "
         "converged 1,000,000, whose rate falls to zero; smoke 200 (does everything work?) and paper 2,000,000, at a "

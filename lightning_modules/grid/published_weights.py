@@ -71,7 +71,8 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
         cell.path.parent.mkdir(parents=True, exist_ok=True)
         save_model(cell.path, load(checkpoint), describe(cell, entry))
         if cell.architecture == FIGURE1_ARCHITECTURE:
-            variance_file(results, cell.estimator).unlink(missing_ok=True)  # that of other weights
+            for suffix in (".csv", ".json"):  # those of other weights
+                variance_file(results, cell.estimator).with_suffix(suffix).unlink(missing_ok=True)
         written.append(cell)
     return written
 

@@ -17,7 +17,7 @@ from lightning_modules.grid import local_launcher
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate
 from lightning_modules.grid.jobs import Launcher
-from lightning_modules.grid.manifest import kept, write_manifests
+from lightning_modules.grid.manifest import check_manifests, kept, write_manifests
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, LAUNCHERS, OTHER_ARCHITECTURES, Options, budget_file
 from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
 from lightning_modules.grid.published_weights import measure_variance, publish
@@ -37,6 +37,7 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
         started: when this process began to load, on the monotonic clock.
     """
     start_of_a_process = time.monotonic() - started
+    check_manifests(options.results)
     runs = plan(options.budget, options.seeds, options.results)
     runs += plan(options.budget, options.seeds, options.results, OTHER_ARCHITECTURES)
     if options.extended:

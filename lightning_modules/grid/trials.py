@@ -118,7 +118,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return failed("trials", error)
             known |= zip(new, map(_entry, new, made), strict=True)
             entries += [known[trial] for trial in trials]
-            write_json(options.results / TRIALS, entries)
+            later = [] if stage is stages[-1] else [entry for entry in known.values() if entry not in entries]
+            write_json(options.results / TRIALS, [*entries, *later])  # nothing recorded is lost in an interruption
             write_recipe(options.results)
     return 0
 

@@ -80,6 +80,7 @@ BUDGETS = {  # steps per run
     "converged": 1_000_000,
     "paper": AUTHORS_STEPS,
 }
+DEFAULT_BUDGET = "quick"
 PUBLISHED_BUDGET = "standard"  # its table is results/table1.md; other budgets have their own folder in results/
 LONGEST_BUDGETS = ("converged", "paper")  # whose bounds the published table shows as those at the end of training
 

@@ -134,6 +134,7 @@ def _layers(rows: list[Row]) -> list[str]:
 
 def _how(document: dict[str, Any]) -> list[str]:
     made = document["provenance"]
+    except_own = ", except those of the estimator that trained the run" if document["own_baselines"] else ""
     return [
         "",
         "## How it was made",
@@ -141,8 +142,8 @@ def _how(document: dict[str, Any]) -> list[str]:
         f"- `{document['command']}`",
         f"- {_minutes(document)} on {machine(made)}",
         f"- commit {made.get('commit', 'unknown')}",
-        f"- baselines and control variates were trained for {document['baseline_steps']:,} "
-        "mini-batches at these weights, except those of the estimator that trained the run",
+        f"- baselines and control variates were trained for {document['baseline_steps']:,} mini-batches at these "
+        f"weights{except_own}",
         "- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in "
         "which both took turns, and ms per step is this ratio times LR's median",
         f"- LR's own step took {_clock(document)} ms in these rounds; the wider this range, the busier the machine",

@@ -115,7 +115,7 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
             for images in sorted({p.num_images or 0 for p in mine}):  # not joined: LR's value grows with their number
                 here = [p for p in mine if (p.num_images or 0) == images]
                 steps = sorted({point.step for point in here})
-                values = [statistics.geometric_mean([p.value for p in here if p.step == step]) for step in steps]
+                values = [statistics.fmean(p.value for p in here if p.step == step) for step in steps]
                 look = _marker(estimator, marker, 1)
                 axes.plot(steps, values, color=known.colour, linestyle=line, linewidth=1.0, **look)
     axes.set_xscale("log")

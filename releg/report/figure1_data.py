@@ -132,6 +132,6 @@ def amount(points: list[Point]) -> str:
         return words
     same = {samples for samples, _ in before} == {samples for samples, _ in last}
     others = " and ".join(
-        f"{images:,}" if same else f"{samples:,} for each of {images:,}" for samples, images in before
+        f"of {images:,}" if same else f"{samples:,} for each of {images:,}" for samples, images in sorted(before)
     )
-    return f"{words} at the last step, {others} before"
+    return f"{words} at the last step, {others} at earlier ones"

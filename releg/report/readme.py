@@ -17,7 +17,7 @@ from releg.naming.file_names import (
     TABLE1,
     WEIGHTS,
 )
-from releg.naming.names import BUDGETS, LONGEST_BUDGETS
+from releg.naming.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS
 from releg.report.runs import Manifest, budget_sentence, commit_words, machine, missing_lines, read_manifest
 from releg.report.writers import REPORTS
 
@@ -47,7 +47,13 @@ def write_readme(results: Path) -> Path:
     if (results / WEIGHTS).is_dir():
         lines += [f"| `{WEIGHTS}/` | the best model of each cell of Table 1; `releg verify` computes its bound again |"]
     longer = [budget for budget in LONGEST_BUDGETS if (results / budget / TABLE1).is_file()]
-    lines += [f"| `{name}/` | the same for cells that were trained for {BUDGETS[name]:,} steps |" for name in longer]
+    lines += [
+        f"| `{name}/` | table, figure, variances and weights of cells that were trained for {BUDGETS[name]:,} steps |"
+        for name in longer
+    ]
+    if (results / DEFAULT_BUDGET / TABLE1).is_file():
+        what = f"table, figure, variances and race of the budget {DEFAULT_BUDGET}, {BUDGETS[DEFAULT_BUDGET]:,} steps"
+        lines += [f"| `{DEFAULT_BUDGET}/` | {what} |"]
     lines += ["| `runs/` | one folder per run: config, metrics, checkpoints, log; not in git |"]
     for title, manifest in MANIFESTS.items():
         if (results / manifest).is_file():
@@ -58,7 +64,7 @@ def write_readme(results: Path) -> Path:
 def _how(manifest: Manifest) -> list[str]:
     entries = [entry for run in manifest.runs for entry in run.provenance]
     facts = {
-        "command": [f"`{manifest.command}`" if manifest.command else "unknown"],
+        "command": [f"`{manifest.command}`" if manifest.command else "several"],
         "budget": [budget_sentence(manifest.runs)],
         "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
         "commit": _each(map(commit_words, entries)),

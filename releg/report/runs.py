@@ -184,7 +184,7 @@ def budget_sentence(runs: list[Run]) -> str:
     if steps[0] >= AUTHORS_STEPS:
         return f"{budget}; as many steps as the authors' later code trains."
     if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all(run.schedule != CONSTANT_RATE for run in runs):
-        return f"{budget}."  # the learning rate has reached zero
+        return f"{budget}."  # as long as the published runs, whose bounds show what has converged
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from releg.files import write_atomically, write_json
 from releg.naming.file_names import PAPER, RUNS, TABLE1
-from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, label_of
+from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
 from releg.report.artefacts import readable
 from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
 from releg.report.tables import as_csv, plus_minus, table
 
 Paper = dict[str, dict[str, float]]
 CLOSE = 0.5  # nats: a bound this near to the paper's reproduces it
-LEGEND = "Mean ± standard deviation over seeds; minutes are training minutes per run."
+LEGEND = (
+    "Mean ± standard deviation over seeds; minutes are training minutes per run, longer if the machine had other work."
+)
 COLUMNS = (
     *("architecture", "estimator", "budget", "steps", "seeds", "test_nll_mean", "test_nll_sd", "paper", "difference"),
     *("multi_sample_nll_mean", "multi_sample_nll_sd", "samples", "best_steps", "minutes", "note"),
@@ -104,7 +106,7 @@ def beside_published(rows: list[Row], results: Path) -> str:
         known = [row["test_nll_mean"], other["test_nll_mean"] if other else None, row["paper"]]
         numbers = ["" if number is None else f"{number:.2f}" for number in known]
         body.append([row["architecture"], label_of(row["estimator"]), *numbers])
-    head = ["SBN", "estimator", "here", "published", "paper"]
+    head = ["SBN", "estimator", "here", PUBLISHED_BUDGET, "paper"]
     title = "Compared with the published table (../table1.md):"
     return "\n".join(["", title, "", *table(head, body, texts=2), ""])
 
@@ -148,10 +150,9 @@ def _gaps(rows: list[Row]) -> list[str]:
     arrived = {name: {row["architecture"] for row in rows if _is_close(row, name)} for name in ("lr", "crn")}
     behind = [net for net in ours if net in arrived["crn"] - arrived["lr"]]
     if behind:
-        note = (
-            "These gaps are at equal steps: CRN has come within half a nat of the paper's bound, or below it, and LR "
-        )
-        lines += ["", f"{note}has not with {', '.join(behind)}."]
+        nets = "all nets of this table" if 1 < len(behind) == len(ours) else ", ".join(behind)
+        note = f"With {nets}, CRN is at most half a nat above the paper's bound, and LR has not come that far."
+        lines += ["", f"These gaps are at equal steps. {note}"]
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1, VARIANCE_PAGE
 from releg.naming.names import ESTIMATORS
-from releg.report.artefacts import remove
-from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv, layers_of
-from releg.report.runs import budget_sentence, figure1_runs, read_manifest
+from releg.report.artefacts import readable, remove
+from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv, layers_of, variance_file
+from releg.report.runs import budget_sentence, commit_words, figure1_runs, machine, read_manifest
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Number = tuple[float, float]  # value, standard error
@@ -27,12 +28,13 @@ independent numbers. Where rare events make up most of a number, its standard er
 - *Total*: the variance of all samples of all images together, within plus between images. The caption of the paper's
   Figure 1 pools its 50 million samples like this.
 - *Within*: the variance of the samples of one image, averaged over images.
-- *Exact*: LR's within-image variance with each unit's own noise integrated out.
+- *Exact*: LR's within-image variance with each unit's own noise integrated out. It still averages over the samples of
+  the other units.
 
-Sampled and exact values differ once units saturate. A unit with a mean m close to 0 is on in one of 1/m samples, and in
-that sample its LR estimate is 1/m times the signal. So most of the variance comes from events that occur in few samples
-or in none, and the sampled value grows with the number of samples. CRN has no such events: it averages over both states
-of the unit.
+Sampled and exact values have the same expectation, but they part once units saturate. A unit with a mean m close to 0
+is on in one of 1/m samples, and in that sample its LR estimate is 1/m times the signal. So most of the variance comes
+from events that nearly every set of samples misses: the sampled value is usually far too low, and rises as samples are
+added. CRN has no such events: it averages over both states of the unit.
 """
 
 
@@ -50,16 +52,28 @@ def write_variance(results: Path) -> list[Path]:
     lines += ["", f"## After {steps[-1]:,} steps: within an image", "", *_within(points, steps[-1])]
     lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, steps, "total", "total")]
     lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, steps, "exact_within", "within")]
-    lines += ["", f"{budget_sentence(chosen)} The paper prints ratios between 10⁵ and 10⁸ (Figure 1, right)."]
+    lines += ["", f"{budget_sentence(chosen)} The paper's text gives ratios between 10⁵ and 10⁸."]
+    lines += _last_step(variance_file(results, points[0].trained_with).with_suffix(".json"))
     return [write_atomically(results / VARIANCE_PAGE, "\n".join(lines) + "\n")]
 
 
+def _last_step(path: Path) -> list[str]:
+    """At which commit and on which machine the measurement at the published weights was made, if it was."""
+    if not path.is_file():
+        return []
+    with readable(path, "what releg variance writes", "measure again, or restore it with git"):
+        made = json.loads(path.read_bytes())
+        return ["", f"The last step was measured at commit {commit_words(made)} on {machine(made)}."]
+
+
 def number(points: list[Point], estimator: str, kind: str, layer: int, step: int) -> Number:
-    """Mean over seeds; NaN if nothing was measured."""
+    """Mean over seeds, of those measured on most images; NaN if nothing was measured."""
     key = (estimator, kind, layer, step)
     here = [p for p in points if (p.estimator, p.quantity, p.layer, p.step) == key]
     if not here:
         return math.nan, math.nan
+    most = max(p.num_images or 0 for p in here)
+    here = [p for p in here if (p.num_images or 0) == most]
     error = math.sqrt(math.fsum((p.standard_error or 0.0) ** 2 for p in here)) / len(here)
     return statistics.fmean(p.value for p in here), error
 

@@ -1,5 +1,6 @@
 """releg variance at a checkpoint that releg fit has written."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,12 @@ def test_baselines_of_estimators_from_files_are_trained(
     assert cli.main(["variance", *arguments]) == 0
     assert "small_nets: baselines trained for 2 mini-batches" in capsys.readouterr().out
     assert output.read_text().count("| small_nets ") == 2
+    assert json.loads(output.with_suffix(".json").read_text()).keys() >= {
+        "checkpoint",
+        "commit",
+        "processor",
+        "packages",
+    }
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def entry(data: BinarizedMNIST, tmp_path_factory: pytest.TempPathFactory) -> dic
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     (tmp_path / "paper.json").write_text(json.dumps({"test_nll": {"200-200": {"crn": 98.28}}}))
+    (tmp_path / "table1.json").write_text("[]")
     return tmp_path
 
 
@@ -57,6 +58,17 @@ def test_the_recorded_bound_is_found_again_from_the_file_alone(
     shown = capsys.readouterr()
     assert f"| 3-4 | CRN | holds | 20 | {-entry['result']['test/elbo']:.2f} |" in shown.out
     assert "all 1 cells verified" in shown.err
+
+
+def test_without_its_table_nothing_is_verified(
+    results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    published_weights.publish(results, [entry])
+    (results / "table1.json").unlink()
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 2
+    shown = capsys.readouterr()
+    assert "table1.json cannot be read" in shown.err
+    assert "verified" not in shown.err
 
 
 def test_cells_that_were_trained_for_longer_are_verified_too(

@@ -12,7 +12,7 @@ import pytest
 
 from lightning_modules import CONFIGS, RESULTS
 from lightning_modules.grid.__main__ import main
-from lightning_modules.grid.manifest import kept, write_manifests
+from lightning_modules.grid.manifest import check_manifests, kept, write_manifests
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
@@ -62,7 +62,7 @@ def test_a_command_that_made_none_of_the_runs_is_not_named_as_the_one_that_did(
     lr, crn = [finish(run, tmp_path) for run in plan(SMOKE, 1, tmp_path)[:2]]
     write_manifests(tmp_path, "only looks", [lr], {}, [], 3.0)
     assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == (None, None)
-    assert "| command | unknown |" in write_readme(tmp_path).read_text()
+    assert "| command | several |" in write_readme(tmp_path).read_text()
     write_manifests(tmp_path, "trains", [lr], {}, [lr.run], 100.0)
     write_manifests(tmp_path, "looks at one more", [lr, crn], {}, [], 3.0)
     assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == ("trains", None)
@@ -116,6 +116,18 @@ def test_a_manifest_that_is_not_as_it_was_written_is_not_believed(
     (here / RUNS).write_text(damage(whole))
     with pytest.raises(ValueError, match=said):
         kept(here, [status_of(run) for run in plan(SMOKE, 1, here)[:1]])
+    with pytest.raises(ValueError, match=said):
+        check_manifests(here)
+
+
+def test_runs_of_the_second_table_are_kept_too(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (run, *_) = plan_extended(SMOKE, 1, there)
+    write_manifests(there, "trained", [finish(run, there)], {}, [run], 10.0)
+    here.mkdir()
+    (same, *_) = [status_of(run) for run in plan_extended(SMOKE, 1, here)]
+    (here / EXTENDED_RUNS).write_bytes((there / EXTENDED_RUNS).read_bytes())
+    assert kept(here, [same])[0].result == RESULT
 
 
 def test_published_manifests_are_as_they_were_written() -> None:

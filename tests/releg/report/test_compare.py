@@ -43,7 +43,14 @@ def row(name: str, within: float = 100.0, ratio: float = 1.0, bias2: float = 0.0
 
 def document(rows: list[Row]) -> Row:
     made = {"processor": "AMD", "cores": 2, "commit": "c0ffee"}
-    return {"title": "SBN(4-3)", "command": "releg compare", "baseline_steps": 10, "provenance": made, "rows": rows}
+    return {
+        "title": "SBN(4-3)",
+        "command": "releg compare",
+        "baseline_steps": 10,
+        "own_baselines": False,
+        "provenance": made,
+        "rows": rows,
+    }
 
 
 def written(tmp_path: Path, rows: list[Row]) -> str:
@@ -169,3 +176,12 @@ def test_the_same_numbers_make_the_same_bytes(tmp_path: Path) -> None:
     first = (tmp_path / "compare.png").read_bytes()
     written(tmp_path, crowd(0))
     assert (tmp_path / "compare.png").read_bytes() == first
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_page_says_whose_baselines_came_from_the_run(own: bool, tmp_path: Path) -> None:
+    made = document([row("likelihood_ratio"), row("mu_prop", 80.0, 1.5)]) | {"own_baselines": own}
+    (tmp_path / "compare.json").write_text(json.dumps(made))
+    write_compare(tmp_path)
+    page = (tmp_path / "compare.md").read_text()
+    assert ("except those of the estimator that trained the run" in page) == own

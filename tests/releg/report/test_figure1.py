@@ -165,8 +165,10 @@ def test_variances_at_the_published_weights_take_the_place_of_the_last_ones_of_t
         assert max(point.step for point in shared) == 9500
         assert amount(shared).startswith("1,000 samples for each of 50,000 training images at the last step")
         (results / "figure1.csv").write_text(as_csv(points))
+    path.with_suffix(".json").write_text(json.dumps({"commit": "beef", "processor": "A CPU", "cores": 3}))
     (page,) = write_variance(results)
     assert "After 9,500 steps" in page.read_text()
+    assert "The last step was measured at commit beef on A CPU, 3 cores." in page.read_text()
 
 
 def test_variances_at_the_published_weights_are_those_of_the_best_seed(tmp_path: Path) -> None:
@@ -185,6 +187,12 @@ def test_variances_at_the_published_weights_are_those_of_the_best_seed(tmp_path:
     points = all_points(results)
     assert len(points) == len(before)
     assert {point.seed for point in points if point.num_images == 50_000} == {1}
+    (largest,) = (
+        p for p in points if (p.num_images, p.quantity, p.layer) == (50_000, "total", 1) and p.estimator == "lr"
+    )
+    assert number(at_shared_weights(points), "lr", "total", 1, 10_000)[0] == largest.value, (
+        "not mixed with fewer images"
+    )
 
 
 def variance_rows_of(results: Path, estimator: str) -> Path:
@@ -195,7 +203,7 @@ def test_the_amount_names_the_last_step_where_it_has_more_images(results: Path) 
     points = at_shared_weights(gather_from(results))
     assert amount(points) == "1,000 samples for each of 100 training images"
     more = [point._replace(num_images=50_000) if point.step == 10_000 else point for point in points]
-    assert amount(more) == ("1,000 samples for each of 50,000 training images at the last step, 100 before")
+    assert amount(more) == ("1,000 samples for each of 50,000 training images at the last step, of 100 at earlier ones")
 
 
 def grey(colour: Any) -> float:
