@@ -34,7 +34,6 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
-from releg.compiled.layer import sample_and_log_prob
 from releg.estimators.base import Estimator, check_finite, check_noise_range, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
@@ -57,6 +56,7 @@ class PathGradients(NamedTuple):
     by_mean: list[Tensor]  # estimates of d elbo / d mean, float64
     logits: list[Tensor]  # where they were made
     variances: list[Tensor]  # mean (1 - mean), float64
+    z: list[Tensor]  # as they were simulated
 
 
 def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
@@ -96,9 +96,13 @@ def _mean_gradients(
         by_logits = torch.autograd.grad(-answer.surrogate.sum(), answer.logits, materialize_grads=True)
         gradients = [g * estimator.samples for g in by_logits]  # the surrogate is the mean over an image's paths
     limit = _largest_resolved(torch.float64)
-    variances = [bernoulli.variance(a.double().clamp_(-limit, limit)) for a in logits]
+    if simulation is not None and extreme <= limit:
+        variances = simulation.mean_slopes
+    else:
+        variances = [bernoulli.variance(a.double().clamp(-limit, limit)) for a in logits]
     by_mean = [g.double() / v for g, v in zip(gradients, variances, strict=True)]
-    return PathGradients(by_mean, logits, variances)
+    z = [bernoulli.sample(a, u) for a, u in zip(logits, noise, strict=False)] if answer.path is None else answer.path.z
+    return PathGradients(by_mean, logits, variances, z)
 
 
 def _largest_resolved(dtype: torch.dtype) -> float:
@@ -278,7 +282,6 @@ class _Meter:
 
     def add(self, draw: _Draw) -> None:
         """Add the estimates for one draw."""
-        noise = draw.noise(self.estimator)
         answers = draw.gradients(self.estimator)
         images, paths = len(draw.block), self.estimator.samples
         for layer, gradient in enumerate(answers.by_mean):
@@ -287,7 +290,7 @@ class _Meter:
             if self.exact:
                 difference = draw.flips(self.estimator).by_mean[layer]
                 self._merge("differences", layer, RunningMoments.of(difference.unflatten(0, (images, -1)), 1))
-                target, weight = centred_targets(answers, layer, difference, noise[layer])
+                target, weight = centred_targets(answers, layer, difference)
                 moments = RunningMoments.of(
                     target.unflatten(0, (images, -1)), 1, weights=weight.unflatten(0, (images, -1))
                 )
@@ -318,12 +321,12 @@ class _Meter:
         return torch.cat([answers.mean, *(v.mean(-1, keepdim=True) for v in variances)], dim=-1)
 
 
-def centred_targets(answers: PathGradients, layer: int, difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def centred_targets(answers: PathGradients, layer: int, difference: Tensor) -> tuple[Tensor, Tensor]:
     """T - b and 1 / (mean (1 - mean)) of every path and unit, from the estimates G = (f - b) d log q / d mean.
 
     With P the probability of the sampled z, f_z - b = ±P G, so T - b = ±P (G - d), + where z = 1.
     """
     logits = answers.logits[layer]
-    sign = 2 * sample_and_log_prob(logits, noise.to(logits))[0].double() - 1  # z as it was simulated
+    sign = 2 * answers.z[layer].double() - 1
     target = sign * torch.sigmoid(sign * logits) * (answers.by_mean[layer] - difference)
     return target, 1 / answers.variances[layer].clamp(min=SMALLEST_VARIANCE)

@@ -99,7 +99,7 @@ def test_exact_variance_of_lr_is_its_enumerated_variance_for_every_unit(scale: f
     theirs, ours = Weighted(estimator, model, x), Weighted(crn(), model, x)
     for layer, gradient in enumerate(theirs.answers.by_mean):
         difference = ours.answers.by_mean[layer]
-        target, weight = centred_targets(theirs.answers, layer, difference, theirs.noise[layer])
+        target, weight = centred_targets(theirs.answers, layer, difference)
         excess = (theirs.probability[:, None] * weight * target.square()).sum(0)
         torch.testing.assert_close(excess + ours.moments(difference).m2, theirs.moments(gradient).m2)
 
@@ -123,7 +123,7 @@ def test_optimal_baseline_of_the_shallowest_layer_leaves_the_variance_of_the_tar
     model, x = random_model(3, [2, 2], 1.0, seed=5), random_x(2, 3, seed=5)
     cells = Weighted(LikelihoodRatio(), model, x[:1])
     difference = Weighted(crn(), model, x[:1]).answers.by_mean[0]
-    target, weight = centred_targets(cells.answers, 0, difference, cells.noise[0])
+    target, weight = centred_targets(cells.answers, 0, difference)
     optimal = cells.moments(target).m2 * weight[0]  # Var(T) / (mean (1 - mean)), the mean being the same in all cells
     best = cells.moments(target).mean
     at_best = (cells.probability[:, None] * weight * (target - best).square()).sum(0)
@@ -338,6 +338,6 @@ def test_targets_use_the_probability_of_the_sampled_value() -> None:
     f = layer_signals(model.log_p_terms(x, path.z), path.log_q_terms())[0].detach()[:, None]
     z, mean = path.z[0], torch.sigmoid(path.logits[0].detach())
     f1, f0 = f + (1 - z) * difference, f - z * difference
-    target, weight = centred_targets(answers, 0, difference, noise[0])
+    target, weight = centred_targets(answers, 0, difference)
     torch.testing.assert_close(target, f1 * (1 - mean) + f0 * mean)
     torch.testing.assert_close(weight, 1 / bernoulli.variance(path.logits[0].detach()))
