@@ -3,7 +3,7 @@
 The rate is a closed form of the number of finished steps, so a run that is continued has the rate it would have had.
 
 Why a warm-up: RMSprop starts its average of squared gradients at zero, so its first steps are up to
-1 / sqrt(1 - smoothing) times as long as later ones, ten times with the paper's settings. At a peak of 0.003 they
+1 / sqrt(1 - smoothing) times as long as later ones, ten times with a smoothing of 0.99. At a peak of 0.003 they
 saturate most units of a middle layer within a hundred steps, and few of these come back.
 """
 
