@@ -43,7 +43,7 @@ from releg.measure.moments import RunningMoments
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
-PATHS_AT_ONCE = 1000  # paths per call of an estimator; their arrays stay in the cache of an ordinary CPU
+PATHS_AT_ONCE = 500  # paths per call of an estimator; their arrays stay in the cache of an ordinary CPU
 ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
 GROUPS = 100
 SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
