@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import multiprocessing
+import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
 from pathlib import Path
@@ -92,8 +94,17 @@ _work: Work  # of a process of the pool
 
 def _begin(packed: bytes, threads: int) -> None:
     global _work  # the pool has no other place for what its tasks share
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _work = torch.load(io.BytesIO(packed), weights_only=False)  # from the process that started this one
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would measure on for nobody."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _measure_here(home: Path, part: range) -> range:

@@ -41,7 +41,8 @@ def write_figure1(results: Path) -> list[Path]:
     return paths
 
 
-NOTE_WIDTH = 145  # letters
+FIRST_STEPS = 0.05  # of all steps: the part in which a bound may be below the picture
+NOTE_WIDTH = 150  # letters
 LINE = 0.045  # of the note, as a part of the figure's height
 
 
@@ -79,6 +80,7 @@ def _draw_bounds(axes: Axes, bounds: list[Point], against_time: bool) -> None:
         if any(len(here) > 1 for here in at):
             low, high = ([choose(p.value for p in here) for here in at] for choose in (min, max))
             axes.fill_between(x, low, high, color=known.colour, alpha=0.2, linewidth=0)
+    _leave_out_the_first_steps(axes, bounds)
     axes.set_ylabel("validation bound (nats)")
     axes.set_xlabel(f"training time ({name})" if against_time else "training steps")
     axes.set_xlim(left=0)
@@ -87,6 +89,14 @@ def _draw_bounds(axes: Axes, bounds: list[Point], against_time: bool) -> None:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter(FuncFormatter(_short_steps))
+
+
+def _leave_out_the_first_steps(axes: Axes, bounds: list[Point]) -> None:
+    """Let the curves come into view after FIRST_STEPS of the steps: their beginning would take most of the height."""
+    last = max((point.step for point in bounds), default=0)
+    values = [point.value for point in bounds if point.step >= FIRST_STEPS * last]
+    if values and min(values) < max(values):
+        axes.set_ylim(bottom=min(values) - 0.05 * (max(values) - min(values)))
 
 
 def _short_steps(value: float, _: int | None = None) -> str:

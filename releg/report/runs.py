@@ -189,10 +189,14 @@ def budget_sentence(runs: list[Run]) -> str:
 
 
 def _recipes(runs: list[Run]) -> str:
-    """The recipe of all runs; if there are several, the cells that each of them made."""
+    """The recipe of all runs; if there are several, the nets that each of them made, or the cells of a net."""
+    of_net: dict[str, set[str]] = {}
+    for run in runs:
+        of_net.setdefault(run.net, set()).add(recipe(run))
     cells: dict[str, dict[str, None]] = {}
     for run in runs:
-        cells.setdefault(recipe(run), {})[f"{run.net} {label_of(run.estimator)}"] = None
+        name = run.net if len(of_net[run.net]) == 1 else f"{run.net} {label_of(run.estimator)}"
+        cells.setdefault(recipe(run), {})[name] = None
     if len(cells) == 1:
         return next(iter(cells))
     return " and ".join(f"{words} ({', '.join(names)})" for words, names in cells.items())

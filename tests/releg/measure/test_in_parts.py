@@ -1,5 +1,10 @@
 """A measurement in parts gives what one in a single piece gives, whoever measures the parts, however often it stops."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -12,6 +17,8 @@ from releg.measure import in_parts
 from releg.measure.collected import GradientVariances
 from releg.measure.in_parts import Work, measure_in_parts
 from releg.measure.variance import measure
+from tests.environment import ROOT
+from tests.processes import end_all
 from tests.releg.helpers import random_model
 
 IMAGES, SAMPLES = 23, 40
@@ -87,3 +94,39 @@ def test_parts_of_another_measurement_are_not_taken(work: Work, tmp_path: Path) 
 @pytest.mark.long
 def test_several_processes_give_the_same(work: Work, tmp_path: Path) -> None:
     assert_same(measure_in_parts(work, tmp_path / "parts", 2, lambda images: None), whole(work))
+
+
+ENDLESS = """
+import os
+from pathlib import Path
+
+import torch
+
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.measure import in_parts
+from releg.sbn import SigmoidBeliefNet
+
+if __name__ == "__mp_main__":
+    Path(f"{os.getpid()}.worker").touch()
+if __name__ == "__main__":
+    in_parts.IMAGES_PER_PART = 1
+    images = torch.ones(9, 3)
+    work = in_parts.Work({"crn": CommonRandomNumbers("batched")}, SigmoidBeliefNet(3, [4, 2]), images, 10**8, 0)
+    in_parts.measure_in_parts(work, Path("parts"), 2, lambda images: None)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_the_one_that_started_them(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    process = subprocess.Popen([sys.executable, "endless.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    workers: list[int] = []
+    deadline = time.monotonic() + 120
+    while len(workers) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        workers = [int(file.stem) for file in tmp_path.glob("*.worker")]
+    process.send_signal(number)
+    process.wait(20)
+    assert len(workers) == 2
+    assert end_all(workers, patience=30) == 0

@@ -131,6 +131,17 @@ def test_no_text_overlaps_another_or_leaves_the_picture(tmp_path: Path, seeds: i
             assert not box.overlaps(other_box), (text, other)
 
 
+def test_the_first_steps_do_not_squeeze_the_curves(results: Path) -> None:
+    bounds = [point for point in all_points(results) if point.quantity == "val_elbo"]
+    first = min(point.step for point in bounds)
+    last = max(point.step for point in bounds)
+    early = [p._replace(step=max(1, last // 100), value=-1000.0) for p in bounds if p.step == first]
+    left, _, right = draw([*bounds, *early], "").axes
+    lowest = min(point.value for point in bounds if point.step >= 0.05 * last)
+    for axes in (left, right):
+        assert lowest - 5 < axes.get_ylim()[0] < lowest
+
+
 def test_the_figure_shows_the_total_variance_of_both_estimators_at_the_weights_of_one_run(results: Path) -> None:
     points = gather_from(results)
     lr, crn = (draw(points, "").axes[1].get_lines()[first] for first in (0, 4))  # layer 1

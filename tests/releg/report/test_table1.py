@@ -86,6 +86,9 @@ def test_an_annealed_table_says_its_recipe(tmp_path: Path) -> None:
     other = entry("200-200", "crn", 0, 98.9, 200_000)
     text = write_table1(write_results(tmp_path, [run, other]))
     assert "a warm-up over the first 1,000 steps (200-200 LR) and RMSprop at 0.001, constant (200-200 CRN)" in text
+    third = entry("200-200-200", "lr", 0, 95.0, 200_000) | {"config": run["config"] | {"model.layers": [200, 200, 200]}}
+    text = write_table1(write_results(tmp_path, [run, third, entry("200-200-200-200", "lr", 0, 94.0, 200_000)]))
+    assert "over the first 1,000 steps (200-200, 200-200-200) and RMSprop at 0.001, constant (200-200-200-200)" in text
 
 
 def test_another_budgets_table_stands_beside_the_published_one(tmp_path: Path) -> None:
