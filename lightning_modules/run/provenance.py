@@ -37,7 +37,7 @@ def provenance() -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [_program(), *sys.argv[1:]],
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "uncommitted_changes": _has_uncommitted_changes(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
@@ -133,6 +133,11 @@ def _program() -> str:
     """What was started; `python -m lightning_modules.cli` is the releg command."""
     name = Path(sys.argv[0]).name
     return "releg" if name == "cli.py" else name
+
+
+def _has_uncommitted_changes() -> bool:
+    """Of what the numbers depend on: the reports in results/, which the runs before this one wrote, do not count."""
+    return bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"))
 
 
 def _git(*arguments: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lightning_modules.run import provenance as provenance_module
 from lightning_modules.run.provenance import (
     EARLIER,
     PACKAGES,
@@ -54,3 +55,20 @@ def test_a_damaged_file_starts_anew_and_that_is_told_and_recorded(
     assert [entry["data_sha256"] for entry in entries] == [*kept, "second", "third"]
     assert [EARLIER in entry for entry in entries] == [False] * len(kept) + [True, False]
     assert caplog.text.count(f"{path} is damaged, expected an entry of each process that worked on the run; ") == 1
+
+
+def test_reports_that_earlier_runs_wrote_are_no_uncommitted_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, report = tmp_path / "code.py", tmp_path / "results" / "table1.md"
+    report.parent.mkdir()
+    for file in (code, report):
+        file.write_text("before")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    monkeypatch.setattr(provenance_module, "ROOT", tmp_path)
+    report.write_text("after")
+    assert provenance()["uncommitted_changes"] is False
+    code.write_text("after")
+    assert provenance()["uncommitted_changes"] is True
