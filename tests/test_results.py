@@ -129,6 +129,9 @@ def test_the_readme_states_the_variances_that_were_measured() -> None:
     images = max(point.num_images or 0 for point in points if point.step == step)
     amount = f"After {step:,} steps, with 1,000 samples for each of {images:,} training images, "
     assert f"{amount}LR's sampled variance is {low} to {high} times that of CRN" in FLAT
+    crn = [number(points, "crn", "total", layer, step) for layer in layers_of(points)]
+    assert max(error / value for value, error in crn) < 0.01
+    assert "CRN's are known to within one percent" in FLAT
 
 
 @pytest.mark.usefixtures("as_committed")
