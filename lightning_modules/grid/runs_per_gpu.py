@@ -33,7 +33,7 @@ def mib_of(config: dict[str, Any]) -> int:
     module, data = build(config)
     rows = data.batch_size
     if any(each["class_path"].endswith(GradientVariance.__name__) for each in config["trainer"].get("callbacks") or []):
-        rows = max(rows, 2 * PATHS_AT_ONCE)  # gradient variances, whose numbers may be of twice the size
+        rows = max(rows, 2 * PATHS_AT_ONCE)  # gradient variances, whose numbers are of twice the size
     step = bytes_of_steps(
         module,
         lambda x: module.loss_of(x, module.estimator.draw_noise(module.model, x))[0],

@@ -25,7 +25,7 @@ def config_of(architecture: str, estimator: str) -> dict[str, Any]:
     [
         ("200-200", "lr", 10, 100),
         ("200-200", "crn", 12, 100),
-        ("32-64-128-256", "crn", 100, 1000),  # measures gradient variances, along 2,000 paths at once
+        ("32-64-128-256", "crn", 50, 1000),  # measures gradient variances, along 500 paths at once, in float64
         ("200-200", "pruned", 10, 1000),  # waits for a number of flips: all of them at most
         ("200-200", "local_expectation", 10, 1000),
     ],
