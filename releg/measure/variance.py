@@ -47,7 +47,7 @@ PATHS_AT_ONCE = 500  # paths per call of an estimator; their arrays stay in the 
 ANSWERS_PER_SEED = 100  # so the noise of an image depends neither on the other images nor on the size of a call
 GROUPS = 100
 SMALLEST_VARIANCE = math.exp(-300)  # mean (1 - mean) in exact_within; its inverse's square must not leave float64
-Key = tuple[object, int]  # estimators with the same one have the same noise: who draws it, and paths per estimate
+Key = tuple[object, int]  # estimators with the same one have the same noise: see `_key`
 
 
 class PathGradients(NamedTuple):
@@ -262,7 +262,12 @@ class _Draw:
 
 
 def _key(estimator: Estimator) -> Key:
-    return type(estimator).draw_noise, estimator.samples
+    """Who draws the noise, and paths per estimate; what a subclass draws may depend on its settings, so it has its own.
+
+    Its seeds are the same in any case.
+    """
+    shared = type(estimator).draw_noise is Estimator.draw_noise
+    return (Estimator.draw_noise if shared else id(estimator)), estimator.samples
 
 
 def _is_along_paths(estimator: Estimator) -> bool:

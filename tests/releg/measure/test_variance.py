@@ -21,6 +21,7 @@ from releg.measure.collected import GradientVariances
 from releg.measure.moments import RunningMoments
 from releg.measure.variance import centred_targets, mean_gradients, measure
 from releg.sbn import SigmoidBeliefNet
+from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import largest_z, random_model, random_x
 
 LAYERS = [2, 1, 2]
@@ -240,6 +241,19 @@ def test_estimators_with_the_same_noise_share_their_paths_and_answer_as_if_alone
             assert one.keys() == other.keys()
             for kind, number in one.items():  # f1 - f0 may be those of another engine
                 assert number.value == pytest.approx(other[kind].value, rel=1e-12)
+
+
+def test_every_estimator_answers_among_all_others_as_if_alone() -> None:
+    model, images = random_model(5, [3, 2]), random_x(2, 5)
+    estimators = {name: case.make() for name, case in CASES.items()}
+    for estimator in estimators.values():
+        estimator.attach(model, torch.Generator().manual_seed(3))
+    together = measure(estimators, model, images, 4)
+    for name, estimator in estimators.items():
+        for one, other in zip(
+            measure({name: estimator}, model, images, 4)[name].layers, together[name].layers, strict=True
+        ):
+            assert {kind: n.value for kind, n in one.items()} == pytest.approx({k: n.value for k, n in other.items()})
 
 
 class Recorder(LikelihoodRatio):
