@@ -123,9 +123,15 @@ class SBNModule(pl.LightningModule):
         """Centre the inputs on the training mean. A checkpoint, loaded after this, brings its own."""
         check_precision(self.trainer.precision)
         data = getattr(self.trainer, "datamodule", None)
-        if stage == "fit" or hasattr(data, "mean"):
+        if stage == "fit":
+            self.start_from(training_mean(data, self.model.mean.shape))
+        elif hasattr(data, "mean"):
             self.model.mean.copy_(training_mean(data, self.model.mean.shape))
-        if stage == "fit" and self.pixel_bias:
+
+    def start_from(self, mean: Tensor) -> None:
+        """Complete the initial weights by the mean of the training images, (data_size,): it centres the inputs."""
+        self.model.mean.copy_(mean)
+        if self.pixel_bias:
             shades = self.model.mean.clamp(DARKEST, 1 - DARKEST)  # a pixel that is never on would start at -infinity
             self.model.generative[0].bias.data.copy_(shades.logit())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import sys
 import time
@@ -14,7 +13,6 @@ from typing import Any
 
 from torch import Tensor
 
-import releg
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import REFERENCE, Schedule, interleave, summary
@@ -24,14 +22,13 @@ from lightning_modules.shipped_estimators import estimator_settings, read_estima
 from releg.estimators.base import Estimator
 from releg.files import write_json
 from releg.measure.bias_and_variance import ImageMoments, compare, reference_moments
+from releg.measure.code import code_digest
 from releg.measure.fitting import prepare
 from releg.sbn import SigmoidBeliefNet
 
 SCHEDULE = Schedule(rounds=8, steps=5, slow_rounds=3)
 BATCH_SIZE = 100
 REFERENCE_FACTOR = 10  # estimates in the long average for each one of an estimator
-PACKAGE = Path(releg.__file__).parent  # if this code changes, any figure may change,
-ONLY_SHOWN = {PACKAGE / "report", PACKAGE / "naming"}  # except for the code that only shows and names them
 
 Row = dict[str, Any]
 
@@ -88,10 +85,7 @@ class Comparer:
             text.update(tensor.numpy().tobytes())
         text.update(self.images[: self.settings.num_images].numpy().tobytes())
         text.update(repr((self.settings, estimator_settings(name))).encode())
-        own = inspect.getsourcefile(type(estimator))
-        for file in sorted({*PACKAGE.rglob("*.py"), *([Path(own)] if own else [])}):
-            if ONLY_SHOWN.isdisjoint(file.parents):
-                text.update(file.read_bytes())
+        text.update(code_digest([estimator]))
         return text.hexdigest()
 
     def _measure(self, name: str, estimator: Estimator) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
@@ -18,6 +19,7 @@ from releg.files import check_writable, write_json
 from releg.naming.file_names import COMPARE
 from releg.naming.names import label_of
 from releg.report.compare import write_compare
+from releg.weights import digest
 
 DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
 
@@ -48,17 +50,16 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     check_writable(options.output)
     read_estimators(options.estimators)  # a mistake is reported before anything is measured
+    made = {key: value for key, value in provenance().items() if key != "command"}  # as it starts, not as it ends
     try:
-        title, own, rows = _measure(options)
+        measured = _measure(options)
     except KeyboardInterrupt:
         raise EndedEarlyError("interrupted; the same command continues", 130) from None
     document = {
-        "title": title,
         "command": " ".join(["releg compare", *map(_without_home, argv)]),
         "baseline_steps": options.baseline_steps,
-        "own_baselines": own,
-        "provenance": {key: value for key, value in provenance().items() if key != "command"},
-        "rows": rows,
+        "provenance": made,
+        **measured,
     }
     write_json(options.output / COMPARE, document)
     print(write_compare(options.output))
@@ -66,15 +67,16 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _measure(options: argparse.Namespace) -> tuple[str, bool, list[Row]]:
-    """A title, whether the run's own estimator came with what it had learned, and a row of each estimator."""
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    """A row of each estimator, and at which weights they were measured."""
     rows: list[Row] = []
     with FreshProcess() as process:
         comparer, title = _comparer(options, process)
         for number, name in enumerate(options.estimators, start=1):
             print(f"{number} of {len(options.estimators)}: {Path(name).stem}", file=sys.stderr, flush=True)
             rows.append(comparer.row(name))
-    return title, options.ckpt is not None and comparer.own is not None, rows
+    weights = digest(comparer.model.state_dict(), {})
+    return {"title": title, "weights_sha256": weights, "own_baselines": comparer.own is not None, "rows": rows}
 
 
 def _without_home(word: str) -> str:
@@ -90,15 +92,18 @@ def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Compa
         trained = load_trained(options.ckpt, options.data_dir, options.trust)
         when = f"after {trained.step:,} steps with {label_of(trained.trained_with)}"
     else:
-        trained, when = _untrained(options.config), "at initial weights"
+        trained, when = _untrained(options.config, options.data_dir), "at initial weights"
     settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
     images = trained.data.training_images(options.num_images)
     store = options.output / "compare"
     return Comparer(trained.model, trained.estimator, images, settings, store, process), f"{trained.model} {when}"
 
 
-def _untrained(configs: list[str]) -> Trained:
-    """The module that the configs describe, with the mean of its data."""
-    module, data, *_ = Settings("fit", [word for file in configs for word in ("--config", file)]).build()
-    module.model.mean.copy_(data.mean)
-    return Trained(module.model, module.estimator, data, 0, "")
+def _untrained(configs: list[str], data_dir: Path | None) -> Trained:
+    """The initial weights that the configs describe; what an estimator owns has to be trained for them, too."""
+    words = [word for file in configs for word in ("--config", file)]
+    if data_dir is not None:
+        words += ["--data.data_dir", str(data_dir)]
+    module, data, *_ = Settings("fit", words).build()
+    module.start_from(data.mean)
+    return Trained(module.model, None, data, 0, "")

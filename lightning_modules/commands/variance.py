@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +15,13 @@ from lightning_modules.run.csv_files import variance_csv, variance_rows
 from lightning_modules.run.load import load_trained
 from lightning_modules.run.provenance import provenance
 from releg.estimators.base import Estimator
-from releg.files import write_atomically, write_json
+from releg.files import check_writable, write_atomically, write_json
 from releg.measure.collected import GradientVariances
 from releg.measure.fitting import prepare
-from releg.measure.in_parts import Work, measure_in_parts
+from releg.measure.in_parts import IMAGES_PER_PART, Work, measure_in_parts
 from releg.measure.moments import Number
 from releg.naming.names import label_of
+from releg.weights import digest
 
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
 COLUMNS = ("within", "between", "total", "exact_within", "optimal_within")
@@ -32,7 +34,7 @@ Averaged over the units of each layer, layer 1 being next to x, with standard er
   total           within + between
   exact_within    of likelihood ratios: each unit's own noise integrated out, so that rare events count in full
   optimal_within  the same with the best constant per unit and image added to the baseline
-After an interruption, the same command continues the measurement.
+After an interruption, the same command continues a measurement of more than {IMAGES_PER_PART} images.
 Ratios compare the within-image variance, the exact one if it is known, with that of {REFERENCE}."""
 
 
@@ -55,17 +57,17 @@ def build_parser() -> Parser:
 def main(argv: list[str]) -> int:
     """Measure, print and write. Returns the exit code."""
     options = build_parser().parse_args(argv)
-    if options.output is not None and options.output.is_dir():
-        raise ValueError(f"--output is the folder {options.output}, expected a file; name one in it")
     others = read_estimators(options.estimators)
-    output = options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv")
+    output = _checked(options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv"))
+    made = {key: value for key, value in provenance().items() if key != "command"}  # as it starts, not as it ends
     trained = load_trained(options.ckpt, options.data_dir, options.trust)
     images = trained.data.training_images(options.num_images)
     asked = prepare(others, trained.estimator, trained.model, images, options.baseline_steps, options.seed)
     count = options.num_images
     work = Work(asked, trained.model, images[:count], options.samples_per_image, options.seed)
+    parts = output.with_name(f"{output.name}.parts")
     with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
-        results = measure_in_parts(work, output.with_name(f"{output.name}.parts"), options.jobs, progress)
+        results = measure_in_parts(work, parts, options.jobs, progress)
     own = [name for name, estimator in asked.items() if estimator is trained.estimator]
     title = (
         f"{trained.model} after {trained.step} steps with {label_of(trained.trained_with)}: "
@@ -76,10 +78,25 @@ def main(argv: list[str]) -> int:
     write_atomically(
         output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(trained.step, results))
     )
-    made = {key: value for key, value in provenance().items() if key != "command"}
-    write_json(output.with_suffix(".json"), {"checkpoint": options.ckpt.name, "jobs": options.jobs, **made})
+    at = {
+        "checkpoint": options.ckpt.name,
+        "weights_sha256": digest(trained.model.state_dict(), {}),
+        "jobs": options.jobs,
+    }
+    write_json(output.with_suffix(".json"), {**at, **made})
+    shutil.rmtree(parts, ignore_errors=True)
     print(f"written to {output}; what made it, to {output.with_suffix('.json')}", file=sys.stderr)
     return 0
+
+
+def _checked(output: Path) -> Path:
+    """The file to write to; an error now, not after hours, if that cannot be."""
+    if output.is_dir():
+        raise ValueError(f"--output is the folder {output}, expected a file; name one in it")
+    if output.suffix == ".json":
+        raise ValueError(f"--output is {output}, expected .csv or .md; what made it is written to a .json beside it")
+    check_writable(output.parent)
+    return output
 
 
 def table(results: Mapping[str, GradientVariances]) -> str:

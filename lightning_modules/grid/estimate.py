@@ -54,7 +54,7 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     device = pl.Trainer(
         accelerator=trainer["accelerator"], devices=1, logger=False, enable_checkpointing=False
     ).strategy.root_device
-    module.model.mean.copy_(data.mean)
+    module.start_from(data.mean)
     module.to(device)
     steps = trainer["max_steps"]
     step = _seconds_per_step(module, data, device, min(60, max(6, steps // 100)))

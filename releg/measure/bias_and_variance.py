@@ -8,7 +8,7 @@ Let G be an estimate of the gradient w.r.t. all weights and biases of the infere
               subtracted, so the estimate is unbiased and can be negative
 
 The same numbers per layer are for the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py.
-Standard errors are over images.
+Everything is computed in float64, as there, and for the reason given there. Standard errors are over images.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ImageMoments(NamedTuple):
     squares_by_mean: list[float]  # per layer, E[g^2] averaged over units
     within: float  # over all inference parameters
     square: float  # E ||G||^2
-    mean: list[Tensor]  # E G, (H, inputs + 1) per layer: weights, then the bias; float32
+    mean: list[Tensor]  # E G, (H, inputs + 1) per layer: weights, then the bias; float32, as they are many
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _each_image(
     position: tuple[int, str],
     progress: Progress | None,
 ) -> Iterator[ImageMoments]:
-    model, estimator = copy.deepcopy(model).eval(), copy.deepcopy(estimator).eval()
+    model, estimator = copy.deepcopy(model).eval().double(), copy.deepcopy(estimator).eval().double()
     for number, image in enumerate(images):
         generator = torch.Generator(model.mean.device).manual_seed(seed_for(*position, number))
         yield _moments(estimator, model, image.to(model.mean), samples, generator)

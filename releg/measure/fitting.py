@@ -85,10 +85,10 @@ def prepare(
 
 def have_same_settings(own: Estimator, other: Estimator, model: SigmoidBeliefNet) -> bool:
     """Whether two estimators, the first attached to the model, differ at most in what they have learned."""
-    return _settings(own) == _settings(attached(other, model, torch.Generator(model.mean.device)))
+    return plain_settings(own) == plain_settings(attached(other, model, torch.Generator(model.mean.device)))
 
 
-def _settings(estimator: Estimator) -> list[tuple[str, type[nn.Module], dict[str, object]]]:
+def plain_settings(estimator: Estimator) -> list[tuple[str, type[nn.Module], dict[str, object]]]:
     """Classes and plain public attributes of an estimator and all its parts."""
     return [
         (name, type(part), {k: v for k, v in vars(part).items() if _is_plain(v) and k[0] != "_" and k != "training"})

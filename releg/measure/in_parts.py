@@ -6,10 +6,12 @@ import hashlib
 import io
 import multiprocessing
 import os
-import shutil
+import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial, reduce
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +19,14 @@ import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimator
+from releg.measure.code import code_digest
 from releg.measure.collected import Collected, GradientVariances
+from releg.measure.fitting import plain_settings
 from releg.measure.variance import collect
 from releg.sbn import SigmoidBeliefNet
 
 IMAGES_PER_PART = 500
+LOOK_EVERY = 0.5  # seconds: for parts that other processes have finished
 
 
 class Work(NamedTuple):
@@ -46,7 +51,8 @@ class Work(NamedTuple):
         """Equal only for the same measurement."""
         weights = {name: estimator.state_dict() for name, estimator in self.estimators.items()}
         numbers = [*self.model.state_dict().values(), *(v for state in weights.values() for v in state.values())]
-        content = [str((repr(self.estimators), self.samples_per_image, self.seed)).encode()]
+        settings = {name: plain_settings(estimator) for name, estimator in self.estimators.items()}
+        content = [repr((settings, self.samples_per_image, self.seed)).encode(), code_digest(self.estimators.values())]
         content += [bytes(tensor.cpu().contiguous().numpy().tobytes()) for tensor in (*numbers, self.images)]
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()[:16]
 
@@ -58,7 +64,7 @@ def measure_in_parts(
 
     Args:
         work: what to measure.
-        folder: for the parts; it is deleted afterwards.
+        folder: for the parts; who calls deletes it, once the result is kept.
         jobs: processes that share the parts.
         progress: called with the number of images done since the last call.
     """
@@ -67,36 +73,65 @@ def measure_in_parts(
         return work.collected(parts[0], progress).variances()
     home = folder / work.digest()
     waiting = [part for part in parts if not _is_there(_path(home, part))]
+    for part in waiting:
+        _path(home, part).unlink(missing_ok=True)  # if it is damaged
     progress(sum(len(part) for part in parts if part not in waiting))
     for part in _measured(work, home, waiting, jobs):
         progress(len(part))
-    whole = reduce(Collected.merged, (Collected.load(_path(home, part)) for part in parts))
-    shutil.rmtree(folder)
-    return whole.variances()
+    return reduce(Collected.merged, (Collected.load(_path(home, part)) for part in parts)).variances()
 
 
 def _measured(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterator[range]:
     """Measure the parts; yields each one when it is done."""
-    if jobs == 1:
-        for part in waiting:
-            work.collected(part).save(_path(home, part))
-            yield part
+    if jobs > 1:
+        yield from _measured_by_processes(work, home, waiting, jobs)
         return
+    for part in waiting:
+        work.collected(part).save(_path(home, part))
+        yield part
+
+
+def _measured_by_processes(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterator[range]:
     packed = io.BytesIO()
     torch.save(work, packed)
-    threads = max(1, torch.get_num_threads() // jobs)
-    with multiprocessing.get_context("spawn").Pool(jobs, _begin, (packed.getvalue(), threads)) as pool:
-        yield from pool.imap_unordered(partial(_measure_here, home), waiting)
+    arguments = (packed.getvalue(), max(1, torch.get_num_threads() // jobs), home)
+    new_process = multiprocessing.get_context("spawn").Process
+    processes = [new_process(target=_measure, args=(*arguments, waiting[first::jobs])) for first in range(jobs)]
+    try:
+        for process in processes:
+            process.start()
+        yield from _as_they_come(waiting, home, processes)
+    finally:
+        for process in processes:
+            if process.pid is not None:
+                process.terminate()
+                process.join()
 
 
-_work: Work  # of a process of the pool
+def _as_they_come(waiting: list[range], home: Path, processes: Sequence[BaseProcess]) -> Iterator[range]:
+    """Each part when its file appears; ChildProcessError if one of the processes fails."""
+    while waiting:
+        ended = [process for process in processes if process.exitcode is not None]
+        done = [part for part in waiting if _path(home, part).exists()]
+        yield from done
+        waiting = [part for part in waiting if part not in done]
+        if failed := [process.exitcode for process in ended if process.exitcode]:
+            raise ChildProcessError(
+                f"a process that measures ended with exit code {failed[0]}, expected 0; it may have had too little "
+                "memory; the same command continues the measurement"
+            )
+        if waiting:
+            wait([process.sentinel for process in processes if process not in ended], timeout=LOOK_EVERY)
 
 
-def _begin(packed: bytes, threads: int) -> None:
-    global _work  # the pool has no other place for what its tasks share
+def _measure(packed: bytes, threads: int, home: Path, parts: list[range]) -> None:
+    """What one of several processes does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
-    _work = torch.load(io.BytesIO(packed), weights_only=False)  # from the process that started this one
+    work: Work = torch.load(io.BytesIO(packed), weights_only=False)  # from the process that started this one
+    for part in parts:
+        work.collected(part).save(_path(home, part))
 
 
 def _end_with_parent() -> None:
@@ -105,11 +140,6 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-def _measure_here(home: Path, part: range) -> range:
-    _work.collected(part).save(_path(home, part))
-    return part
 
 
 def _path(home: Path, part: range) -> Path:

@@ -70,6 +70,7 @@ def test_baselines_of_estimators_from_files_are_trained(
     assert output.read_text().count("| small_nets ") == 2
     assert json.loads(output.with_suffix(".json").read_text()).keys() >= {
         "checkpoint",
+        "weights_sha256",
         "commit",
         "processor",
         "packages",
@@ -83,6 +84,8 @@ def test_baselines_of_estimators_from_files_are_trained(
         (["--estimators", "magic"], "there is no estimator magic"),
         (["--jobs", "0"], "--jobs: got '0', expected a whole number of at least 1; see releg variance --help"),
         (["--output", "."], "--output is the folder ., expected a file"),
+        (["--output", "x.json"], "--output is x.json, expected .csv or .md"),
+        (["--output", "/dev/null/x.csv"], "cannot write to /dev/null"),
         (["--unknown"], "unrecognized arguments: --unknown; see releg variance --help"),
     ],
 )

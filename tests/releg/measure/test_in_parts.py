@@ -6,14 +6,17 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure import in_parts
+from releg.measure import code, in_parts
 from releg.measure.collected import GradientVariances
 from releg.measure.in_parts import Work, measure_in_parts
 from releg.measure.variance import measure
@@ -48,11 +51,10 @@ def whole(work: Work) -> dict[str, GradientVariances]:
     return measure(work.estimators, work.model, work.images, work.samples_per_image, work.seed)
 
 
-def test_parts_add_up_to_the_whole_and_leave_nothing_behind(work: Work, tmp_path: Path) -> None:
+def test_parts_add_up_to_the_whole(work: Work, tmp_path: Path) -> None:
     done: list[int] = []
     assert_same(measure_in_parts(work, tmp_path / "parts", 1, done.append), whole(work))
     assert sum(done) == IMAGES
-    assert not list(tmp_path.iterdir())
 
 
 def test_parts_of_an_interrupted_measurement_are_kept_and_damaged_ones_measured_again(
@@ -84,11 +86,25 @@ def test_parts_of_an_interrupted_measurement_are_kept_and_damaged_ones_measured_
     assert seen == [6, 6, 6, 5]  # one part was there
 
 
-def test_parts_of_another_measurement_are_not_taken(work: Work, tmp_path: Path) -> None:
-    other = work._replace(seed=6)
+ANOTHER: dict[str, dict[str, Any]] = {
+    "seed": {"seed": 6},
+    "samples": {"samples_per_image": SAMPLES + 1},
+    "setting": {"estimators": {"lr": LikelihoodRatio([]), "crn": CommonRandomNumbers("batched", entropy=True)}},
+}
+
+
+@pytest.mark.parametrize("changed", ANOTHER.values(), ids=list(ANOTHER))
+def test_parts_of_another_measurement_are_not_taken(changed: dict[str, Any], work: Work, tmp_path: Path) -> None:
+    other = work._replace(**changed)
     for part in other.parts():
         other.collected(part).save(tmp_path / "parts" / other.digest() / f"{part.start:06d}.pt")
     assert_same(measure_in_parts(work, tmp_path / "parts", 1, lambda images: None), whole(work))
+
+
+def test_parts_by_other_code_are_not_taken(work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = work.digest()
+    monkeypatch.setattr(code, "PACKAGE", tmp_path)
+    assert work.digest() != before
 
 
 @pytest.mark.long
@@ -103,7 +119,7 @@ from pathlib import Path
 import torch
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.measure import in_parts
+from releg.measure import code, in_parts
 from releg.sbn import SigmoidBeliefNet
 
 if __name__ == "__mp_main__":
@@ -116,17 +132,38 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_processes_end_with_the_one_that_started_them(number: signal.Signals, tmp_path: Path) -> None:
-    (tmp_path / "endless.py").write_text(ENDLESS)
-    process = subprocess.Popen([sys.executable, "endless.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+@contextmanager
+def endless(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A measurement that does not end by itself, and the ids of its processes."""
+    (folder / "endless.py").write_text(ENDLESS)
+    paths = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "endless.py"], cwd=folder, env=paths, stderr=subprocess.PIPE, text=True)
     workers: list[int] = []
     deadline = time.monotonic() + 120
     while len(workers) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-        workers = [int(file.stem) for file in tmp_path.glob("*.worker")]
-    process.send_signal(number)
-    process.wait(20)
+        workers = [int(file.stem) for file in folder.glob("*.worker")]
     assert len(workers) == 2
-    assert end_all(workers, patience=30) == 0
+    try:
+        yield process, workers
+    finally:
+        process.kill()
+        left = end_all(workers, patience=30)
+    assert left == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_processes_end_with_the_one_that_started_them(number: signal.Signals, tmp_path: Path) -> None:
+    with endless(tmp_path) as (process, _):
+        process.send_signal(number)
+        process.wait(20)
+
+
+@pytest.mark.long
+def test_a_killed_process_ends_the_measurement_with_a_sentence(tmp_path: Path) -> None:
+    with endless(tmp_path) as (process, workers):
+        os.kill(workers[0], signal.SIGKILL)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "a process that measures ended with exit code -9, expected 0" in said
