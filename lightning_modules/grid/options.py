@@ -123,13 +123,14 @@ def parse_options(arguments: list[str]) -> Options:
             f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
             "the second table; name that"
         )
-    is_another = budget.stem in BUDGETS and budget.resolve() != budget_file(budget.stem).resolve()
-    if is_another and not given.results:
+    if budget.stem in BUDGETS and budget.samefile(budget_file(budget.stem)):
+        budget = budget_file(budget.stem)  # however its path was given
+    elif budget.stem in BUDGETS and not given.results:
         parser.error(
             f"--budget is {given.budget}, named like the budget {budget.stem} that is shipped, whose results it would "
             "replace; expected another name"
         )
-    own_folder = RESULTS if given.budget == PUBLISHED_BUDGET else RESULTS / budget.stem
+    own_folder = RESULTS if budget == budget_file(PUBLISHED_BUDGET) else RESULTS / budget.stem
     results = called_from / given.results if given.results else own_folder
     _check_launcher(parser, given)
     share = given.gpus_per_run or 0.0

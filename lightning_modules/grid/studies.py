@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from lightning_modules import RESULTS
 from lightning_modules.grid import local_launcher
+from lightning_modules.grid.options import at_least
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.folder import save_config
@@ -30,7 +31,7 @@ def options_of(command: str, description: str | None, arguments: list[str] | Non
     """The options of every study: jobs, results, and whether to keep what was recorded elsewhere."""
     parser = argparse.ArgumentParser(command, description=description)
     parser.add_argument(
-        "--jobs", type=int, default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
+        "--jobs", type=at_least(1), default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
     parser.add_argument(

@@ -11,9 +11,8 @@ from lightning_modules.binary_images import BinaryImages
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import check_fits, check_settings, identity_of
-from lightning_modules.run.settings import build
+from lightning_modules.run.settings import build, estimator_name
 from lightning_modules.sbn_module import SBNModule
-from lightning_modules.shipped_estimators import name_of
 from lightning_modules.untrusted_configs import only_shipped_classes
 from releg.estimators.base import Estimator
 from releg.naming.file_names import CONFIG
@@ -52,7 +51,7 @@ def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) 
         name = ESTIMATORS[says["estimator"]].config
         return Trained(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), name)
     module, data, step = load_run(path, data_dir, trust)
-    return Trained(module.model, module.estimator, data, step, name_of(module.estimator))
+    return Trained(module.model, module.estimator, data, step, estimator_name(read_config(path.parent)))
 
 
 def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False) -> LoadedRun:

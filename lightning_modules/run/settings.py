@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -89,12 +90,8 @@ class Settings:
     @cached_property
     def estimator_name(self) -> str:
         """The name of the estimator's config, the user's own or a shipped one, or else of its class."""
-        chosen = complete(self.config["model"]["estimator"])
         given = [Path(str(file)) for file in self._parsed.config or []]
-        for file in [*reversed(given), *sorted((CONFIGS / "estimator").glob("*.yaml"))]:
-            if _estimator_in(file, chosen["class_path"]) == chosen:
-                return file.stem
-        return snake_case(chosen["class_path"].rsplit(".", 1)[-1])
+        return estimator_name(self.config, given[::-1])
 
     def build(self) -> Built:
         """Module, data, and the arguments of Trainer and method; ValueError, with a sentence, if they do not work."""
@@ -112,6 +109,15 @@ class Settings:
             ) from error
         method = {name: built[name] for name in self._method_arguments}
         return Built(built.model, built.data, vars(built.trainer), method)
+
+
+def estimator_name(config: Config, given: Iterable[Path] = ()) -> str:
+    """The name of the estimator of a run, after the first of these files that describes it, or a shipped one."""
+    chosen = complete(config["model"]["estimator"])
+    for file in [*given, *sorted((CONFIGS / "estimator").glob("*.yaml"))]:
+        if _estimator_in(file, chosen["class_path"]) == chosen:
+            return file.stem
+    return snake_case(chosen["class_path"].rsplit(".", 1)[-1])
 
 
 def _check_trainer(trainer: Any) -> None:

@@ -17,8 +17,8 @@ class OptimalBaseline(Estimator):
 
     b_i is the constant per image and unit with the least variance, Weaver & Tao (2001). This is the LR in the proof of
     Theorem 1 of Tokui & Sato (2016); common random numbers have less variance still. The expectations are averages
-    over the other paths of the image, which keeps the estimate unbiased. Cost: K simulations. `releg variance`
-    reports the variance with the exact b_i as optimal_within.
+    over the other paths of the image, which keeps the estimate unbiased. Cost: K simulations. optimal_within of
+    `releg variance` is for the baseline that is best for the gradient w.r.t. the mean; in layer 1 that is b_i, exact.
 
     Args:
         samples: K, paths per image. Each baseline is an average over K - 1 of them.

@@ -1,5 +1,6 @@
 """The options of reproduce.sh."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -31,6 +32,11 @@ def test_a_budget_of_ones_own_does_not_replace_the_results_of_one_that_is_shippe
     assert "named like the budget converged that is shipped" in capsys.readouterr().err
     assert parse_options(["--budget", str(own.rename(tmp_path / "mine.yaml"))]).results == RESULTS / "mine"
     assert parse_options(["--budget", str(budget_file("quick"))]).results == RESULTS / "quick"
+
+
+def test_a_shipped_budget_is_the_same_by_its_path() -> None:
+    by_path = os.path.relpath(budget_file("standard"))
+    assert parse_options(["--budget", by_path]) == parse_options(["--budget", "standard"])
 
 
 def test_a_net_that_the_paper_lacks_is_trained_only_if_it_is_named() -> None:

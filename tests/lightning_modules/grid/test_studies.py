@@ -49,6 +49,8 @@ def test_a_run_that_fails_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[
 def test_every_study_takes_jobs_and_results(tmp_path: Path) -> None:
     options = options_of("study", None, ["--jobs", "3", "--results", str(tmp_path)])
     assert (options.jobs, options.results) == (3, tmp_path)
+    with pytest.raises(SystemExit):
+        options_of("study", None, ["--jobs", "0"])
 
 
 def test_recorded_runs_are_kept_only_if_asked_for(tmp_path: Path) -> None:

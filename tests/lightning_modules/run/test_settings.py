@@ -10,7 +10,7 @@ import yaml
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.identity import settings_of
-from lightning_modules.run.settings import Settings, build, find_configs
+from lightning_modules.run.settings import Settings, build, estimator_name, find_configs
 from tests.pages import blocks, section
 
 LAYERED = [
@@ -76,3 +76,9 @@ def test_building_what_a_config_describes_leaves_it_as_it_was(data: list[str], t
     before = copy.deepcopy(config)
     build(config, tmp_path)
     assert config == before
+
+
+@pytest.mark.parametrize("name", ["likelihood_ratio_plain", "gumbel_rao"])
+def test_a_saved_config_tells_estimators_of_one_class_apart(name: str) -> None:
+    settings = Settings("fit", [*LAYERED[:4], "--config", f"estimator/{name}.yaml"])
+    assert estimator_name(settings.config) == name == settings.estimator_name
