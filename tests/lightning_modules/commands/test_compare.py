@@ -8,6 +8,7 @@ import pytest
 from lightning_modules import cli
 from lightning_modules.bench import variance_bias_cost
 from lightning_modules.bench.rounds import Schedule
+from lightning_modules.commands import compare
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
 from releg.naming.names import label_of
 from releg.report.compare import write_compare
@@ -134,6 +135,16 @@ def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in shown.out
     assert shown.out == (tmp_path / "compare.md").read_text() + "\n"  # the page alone: progress goes to standard error
     assert "likelihood_ratio: 3 images in" in shown.err
+
+
+def test_initial_weights_are_those_that_training_would_start_from(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text("model: {layers: [4, 3], pixel_bias: true}")
+    configs = ["base.yaml", "estimator/likelihood_ratio.yaml", str(tmp_path / "tiny.yaml")]
+    trained = compare._untrained(configs, None)
+    assert trained.estimator is None  # its baselines are untrained: they are trained like those of the others
+    bright = trained.data.mean.argmax()
+    assert trained.model.generative[0].bias[bright].item() == pytest.approx(trained.data.mean[bright].logit().item())
+    assert compare._untrained(configs, tmp_path).data.data_dir == tmp_path
 
 
 @pytest.mark.parametrize(
