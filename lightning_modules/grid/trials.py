@@ -1,10 +1,10 @@
 """python -m lightning_modules.grid.trials [--jobs N] [--missing]: the trials behind the budgets' learning rate.
 
 First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
-SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with the best recipe of each; last a cell
-of the published table on fixed bits. Only validation bounds are compared. Writes results/recipe/trials.json and
-results/recipe.md; the same command continues after an interruption. --missing keeps the trials that trials.json
-records, even if their folders are elsewhere.
+SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with the best recipe of each; last cells of
+the published table without their warm-up, and one on fixed bits. Only validation bounds are compared. Writes
+results/recipe/trials.json and results/recipe.md; the same command continues after an interruption. --missing keeps the
+trials that trials.json records, even if their folders are elsewhere.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
 SHORT, LONG = 10_000, 50_000
 WARMUP_ARCHITECTURE, WARMUPS = "200-200-200", (0, 1000, 5000, 20_000)
+WITHOUT_WARMUP = (  # cells of the published table that are trained without a warm-up, too
+    *(("200-200", "lr"), ("200-200", "crn"), ("200-200-200", "crn"), ("200-200-200-200", "crn")),
+    *(("32-64-128-256", "lr"), ("32-64-128-256", "crn")),
+)
 PUBLISHED_VALIDATION = 2_000  # steps from one validation to the next in runs of the published table
 IMAGES = 2_000  # of the validation split, on which units in use are counted
 
@@ -88,6 +92,12 @@ def long_trials(short: Sequence[dict[str, Any]]) -> Iterator[Trial]:
         yield from (Trial(estimator, rate, shape, LONG) for estimator in ESTIMATOR_OVERLAYS)
 
 
+def without_warmup() -> Iterator[Trial]:
+    """Cells of the published table without its warm-up."""
+    for architecture, estimator in WITHOUT_WARMUP:
+        yield Trial(estimator, 0.003, "linear", BUDGETS[PUBLISHED_BUDGET], "dynamic", architecture)
+
+
 def fixed_bits() -> Iterator[Trial]:
     """A cell of the published table on fixed training bits; the table has it on redrawn ones."""
     steps = BUDGETS[PUBLISHED_BUDGET]
@@ -106,6 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
         warmup_trials,
         short_trials,
         lambda: long_trials([entry for entry in entries if entry["steps"] == SHORT]),
+        without_warmup,
         fixed_bits,
     ]
     with locked(folder) as lock:

@@ -10,7 +10,16 @@ from lightning_modules.grid import trials
 from lightning_modules.grid.options import budget_file
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, status_of
 from lightning_modules.grid.studies import StudyError
-from lightning_modules.grid.trials import LONG, SHORT, Trial, fixed_bits, long_trials, short_trials, warmup_trials
+from lightning_modules.grid.trials import (
+    LONG,
+    SHORT,
+    Trial,
+    fixed_bits,
+    long_trials,
+    short_trials,
+    warmup_trials,
+    without_warmup,
+)
 from lightning_modules.run.identity import differences, settings_of
 from releg.architecture import architecture_name
 from releg.naming.file_names import TRIALS
@@ -18,9 +27,9 @@ from releg.naming.names import PUBLISHED_BUDGET, SCHEDULES
 
 
 def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_path: Path) -> None:
-    planned = [*short_trials(), *fixed_bits(), *warmup_trials()]
-    assert len({trial.run(tmp_path) for trial in planned}) == len(planned) == 25
-    for trial in [*planned[:21:4], *planned[21:23], planned[-1]]:  # both estimators, every shape, fixed bits, warm-ups
+    planned = [*short_trials(), *fixed_bits(), *warmup_trials(), *without_warmup()]
+    assert len({trial.run(tmp_path) for trial in planned}) == len(planned) == 31
+    for trial in [*planned[:21:4], *planned[21:23], *planned[24:26]]:  # all estimators, shapes, bits and warm-ups
         config = status_of(trial.run(tmp_path)).config
         assert config["model"]["optimizer"]["init_args"]["lr"] == trial.rate
         scheduler = (config["model"].get("lr_scheduler") or {"class_path": "."})["class_path"]
@@ -34,12 +43,21 @@ def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_pa
         assert config["model"]["estimator"]["class_path"].endswith(name)
 
 
-def test_the_trial_on_fixed_bits_is_a_run_of_the_published_table_but_for_the_bits(tmp_path: Path) -> None:
-    (trial,) = fixed_bits()
+@pytest.mark.parametrize(
+    ("trial", "differs"),
+    [
+        (next(fixed_bits()), "data.binarization"),
+        *((trial, "model.lr_scheduler.init_args.warmup_steps") for trial in without_warmup()),
+    ],
+)
+def test_a_trial_of_a_cell_is_the_run_of_the_published_table_but_for_one_setting(
+    trial: Trial, differs: str, tmp_path: Path
+) -> None:
     cells = plan(budget_file(PUBLISHED_BUDGET), 1, tmp_path)
     (cell,) = (run for run in cells if (run.architecture, run.estimator) == (trial.architecture, trial.estimator))
     own, published = (settings_of(status_of(run).config) for run in (trial.run(tmp_path), cell))
-    assert differences(own, published).keys() == {"data.binarization", "model.test_samples"}  # no test bound is shown
+    not_shown = {"model.test_samples", "trainer.callbacks"}  # test bounds and gradient variances
+    assert differences(own, published).keys() - not_shown == {differs}
 
 
 @pytest.mark.parametrize(("kept", "made"), [(3, list(warmup_trials())[3:]), (None, list(fixed_bits()))])

@@ -28,8 +28,8 @@ ENTRIES = [
 FIXED = entry("crn", 0.003, "cosine", 100.5, 200, "fixed")
 
 
-def published_run(nll: float, warmup: int = 0) -> dict[str, Any]:
-    run = synthetic.entry("200-200", "crn", 0, nll, 200)
+def published_run(nll: float, warmup: int = 0, net: str = "200-200", steps: int = 200) -> dict[str, Any]:
+    run = synthetic.entry(net, "crn", 0, nll, steps)
     run["config"] |= {
         "model.optimizer.init_args.lr": 0.003,
         "model.lr_scheduler.class_path": "lightning_modules.schedules.CosineDecay",
@@ -100,6 +100,18 @@ def test_trials_of_a_warm_up_have_a_table_of_their_own_with_the_units_in_use(tmp
     assert "The best is a warm-up of 40% of the steps." in warmup
     assert "102.50" not in shapes
     assert "120.00" not in warmup
+
+
+def test_cells_of_the_published_table_stand_beside_the_same_runs_without_a_warm_up(tmp_path: Path) -> None:
+    cell = published_run(94.0, 20_000, "200-200-200", 200_000)
+    results = synthetic.write_results(tmp_path, [cell, published_run(97.5)])
+    without = entry("crn", 0.003, "cosine", 96.5, 200_000) | {"architecture": "200-200-200", "warmup": 0}
+    other = without | {"estimator": "lr"}  # without its like
+    (path,) = write_recipe(write(results, json.dumps([without, other, *ENTRIES])))
+    warmup, shapes = path.read_text().split("## Peak rate and shape")
+    assert "| 200-200-200 | CRN | 96.50 | 94.00 | -2.50 |" in warmup
+    assert warmup.count("| 200-200-200 |") == 1
+    assert "96.50" not in shapes
 
 
 def test_without_trials_there_is_no_page(tmp_path: Path) -> None:
