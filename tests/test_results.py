@@ -14,11 +14,11 @@ from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.commands import verify
 from lightning_modules.shipped_estimators import shipped_names
 from releg.report.bench import tabulated
-from releg.report.figure1_data import at_shared_weights, from_csv, layers_of
+from releg.report.figure1_data import at_shared_weights, from_csv, largest, layers_of, number
 from releg.report.readme import write_readme
 from releg.report.summary import summary
 from releg.report.table1 import gap, longer_rows
-from releg.report.variance import SUPERSCRIPTS, number
+from releg.report.tables import power_of_ten
 from releg.report.writers import REPORTS
 from tests.environment import ROOT
 from tests.pages import PAGES, broken_links, section
@@ -120,16 +120,15 @@ def test_the_readme_says_what_longer_training_led_to() -> None:
 @pytest.mark.usefixtures("as_committed")
 def test_the_readme_states_the_variances_that_were_measured() -> None:
     points = at_shared_weights(from_csv(RESULTS / "figure1.csv"))
-    step = max(point.step for point in points)
+    at = largest(points)
     ratios = [
-        number(points, "lr", "total", layer, step)[0] / number(points, "crn", "total", layer, step)[0]
+        number(points, "lr", "total", layer, at)[0] / number(points, "crn", "total", layer, at)[0]
         for layer in layers_of(points)
     ]
-    low, high = (f"10{str(math.floor(math.log10(each(ratios)))).translate(SUPERSCRIPTS)}" for each in (min, max))
-    images = max(point.num_images or 0 for point in points if point.step == step)
-    amount = f"After {step:,} steps, with 1,000 samples for each of {images:,} training images, "
+    low, high = (power_of_ten(math.floor(math.log10(each(ratios)))) for each in (min, max))
+    amount = f"After {at.step:,} steps, with 1,000 samples for each of {at.images:,} training images, "
     assert f"{amount}LR's sampled variance is {low} to {high} times that of CRN" in FLAT
-    crn = [number(points, "crn", "total", layer, step) for layer in layers_of(points)]
+    crn = [number(points, "crn", "total", layer, at) for layer in layers_of(points)]
     assert max(error / value for value, error in crn) < 0.01
     assert "CRN's are known to within one percent" in FLAT
 

@@ -16,7 +16,16 @@ from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1
 from releg.naming.names import ESTIMATORS
 from releg.report.artefacts import remove
-from releg.report.figure1_data import Point, all_points, amount, as_csv, at_shared_weights, layers_of
+from releg.report.figure1_data import (
+    Point,
+    all_points,
+    amount,
+    as_csv,
+    at_shared_weights,
+    layers_of,
+    measurement,
+    number,
+)
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 from releg.report.style import as_bytes, in_style
 
@@ -34,7 +43,7 @@ def write_figure1(results: Path) -> list[Path]:
     if not points:
         remove(*paths)
         return []
-    figure = draw(points, "\n".join([f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *variance_note(points)]))
+    figure = draw(points, "\n".join([f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *panel_notes(points)]))
     write_atomically(paths[0], as_csv(points))
     write_atomically(paths[1], as_bytes(figure))
     write_atomically(paths[2], as_bytes(figure, "pdf"))
@@ -43,13 +52,15 @@ def write_figure1(results: Path) -> list[Path]:
 
 FIRST_STEPS = 0.05  # of all steps: the part in which a bound may be below the picture
 NOTE_WIDTH = 150  # letters
-LINE = 0.045  # of the note, as a part of the figure's height
+LINE, PANELS = 0.135, 2.73  # inches: the height of a line of the note, and of everything above it
 
 
 @in_style
 def draw(points: list[Point], note: str) -> Figure:
     """The three panels, with a note under them."""
-    figure = Figure(figsize=(7.2, 3.0))
+    lines = [part for line in note.splitlines() for part in textwrap.wrap(line, NOTE_WIDTH)]
+    height = PANELS + LINE * len(lines)
+    figure = Figure(figsize=(7.2, height))
     left, middle, right = figure.subplots(1, 3)
     bounds = [point for point in points if point.quantity == "val_elbo"]
     _draw_bounds(left, bounds, against_time=False)
@@ -59,11 +70,13 @@ def draw(points: list[Point], note: str) -> Figure:
         axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         axes.grid(True, which="major", linewidth=0.3, color="0.88")
         axes.set_axisbelow(True)
-    lines = [part for line in note.splitlines() for part in textwrap.wrap(line, NOTE_WIDTH)]
-    under = 0.015 + LINE * len(lines)  # the note's top
-    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=(0.5, under))
-    figure.text(0.5, 0.015, "\n".join(lines), ha="center", va="bottom", linespacing=1.4, fontsize=6.5, color="0.35")
-    figure.subplots_adjust(left=0.075, right=0.985, top=0.91, bottom=under + 0.25, wspace=0.36)
+    edge, top = 0.045, 0.045 + LINE * len(lines)  # inches: the note's
+    place = (0.5, top / height)
+    figure.legend(handles=_legend(points), loc="lower center", ncols=6, frameon=False, bbox_to_anchor=place)
+    text = "\n".join(lines)
+    figure.text(0.5, edge / height, text, ha="center", va="bottom", linespacing=1.4, fontsize=6.5, color="0.35")
+    vertical = {"top": 1 - 0.27 / height, "bottom": (top + 0.75) / height}
+    figure.subplots_adjust(left=0.075, right=0.985, wspace=0.36, **vertical)
     return figure
 
 
@@ -106,28 +119,32 @@ def _short_steps(value: float, _: int | None = None) -> str:
     return f"{value:g}"
 
 
-def variance_note(points: list[Point]) -> list[str]:
-    """What panel (b) shows."""
-    shared = at_shared_weights(points)
-    if not shared:
-        return []
-    label = ESTIMATORS[shared[0].trained_with].label
-    return [f"(b) Both at the {label} run's weights: sampled total variance, {amount(shared)}."]
+def panel_notes(points: list[Point]) -> list[str]:
+    """What the panels show, and what they lack."""
+    trained = {point.trained_with for point in points if point.quantity == "val_elbo"}
+    absent = [known.label for name, known in ESTIMATORS.items() if name not in trained]
+    lines = [f"(a), (c) {' and '.join(absent)} was not trained with this budget."] if trained and absent else []
+    if shared := at_shared_weights(points):
+        label = ESTIMATORS[shared[0].trained_with].label
+        apart = ": the separate points, with standard errors" if len(_image_counts(shared)) > 1 else ""
+        lines += [f"(b) Both at the {label} run's weights: sampled total variance, {amount(shared)}{apart}."]
+    clocks = "each run's training clock, slower if the machine had other work; bench.md compares the time of a step"
+    return [*lines, f"(c) Not in the paper: {clocks}."]
+
+
+def _image_counts(points: list[Point]) -> list[int]:
+    return sorted({point.num_images or 0 for point in points})
 
 
 def _draw_variances(axes: Axes, points: list[Point]) -> None:
     """The sampled total variance, within plus between images, of both estimators at the same weights."""
     shared = [p for p in at_shared_weights(points) if p.quantity == "total" and p.value > 0]
-    for estimator, known in ESTIMATORS.items():
+    for estimator in ESTIMATORS:
         for layer in layers_of(points):
             mine = [p for p in shared if p.estimator == estimator and p.layer == layer]
-            line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
-            for images in sorted({p.num_images or 0 for p in mine}):  # not joined: LR's value grows with their number
+            for images in _image_counts(mine):  # not joined: LR's value grows with their number
                 here = [p for p in mine if (p.num_images or 0) == images]
-                steps = sorted({point.step for point in here})
-                values = [statistics.fmean(p.value for p in here if p.step == step) for step in steps]
-                look = _marker(estimator, marker, 1)
-                axes.plot(steps, values, color=known.colour, linestyle=line, linewidth=1.0, **look)
+                _draw_layer(axes, here, estimator, layer, with_errors=images > min(_image_counts(mine)))
     axes.set_xscale("log")
     axes.set_yscale("log")
     steps = [point.step for point in shared]
@@ -141,14 +158,27 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
     axes.set_xlabel("training steps")
 
 
+def _draw_layer(axes: Axes, points: list[Point], estimator: str, layer: int, with_errors: bool) -> None:
+    """Means over seeds."""
+    steps = sorted(set(map(measurement, points)))
+    x = [at.step for at in steps]
+    values, errors = zip(*(number(points, estimator, "total", layer, at) for at in steps), strict=True)
+    line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
+    look = {"color": ESTIMATORS[estimator].colour, "linewidth": 1.0, **_marker(estimator, marker, 1)}
+    axes.plot(x, values, linestyle=line, **look)
+    if with_errors:
+        axes.errorbar(x, values, errors, fmt="none", ecolor=look["color"], elinewidth=0.8, zorder=2)  # behind markers
+
+
 def _marker(estimator: str, marker: str, count: int) -> dict[str, Any]:
-    """LR has open markers, CRN filled ones; a long curve has fewer markers than points."""
+    """LR has open markers, in front of CRN's filled ones; a long curve has fewer markers than points."""
     return {
         "marker": marker,
         "markersize": 3.2,
         "markeredgewidth": 0.8,
         "markerfacecolor": "white" if estimator == "lr" else ESTIMATORS[estimator].colour,
         "markevery": max(1, count // 8),
+        "zorder": 2.2 if estimator == "lr" else 2.1,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from releg.report.runs import Run, figure1_runs, read_manifest
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
 MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
+Number = tuple[float, float]  # value, standard error
 
 
 class Point(NamedTuple):
@@ -35,6 +38,13 @@ class Point(NamedTuple):
     samples_per_image: int | None
 
 
+class Measurement(NamedTuple):
+    """The variances of one step, on so many images."""
+
+    step: int
+    images: int
+
+
 def all_points(results: Path) -> list[Point]:
     """The points of all runs; for runs whose folders are missing, the points in figure1.csv."""
     chosen = figure1_runs(read_manifest(results).runs)
@@ -50,7 +60,7 @@ def gather(runs: list[Run]) -> list[Point]:
 
 
 def with_published(points: list[Point], runs: list[Run], results: Path) -> list[Point]:
-    """The points, with the variances at the published weights in place of the last ones of their run."""
+    """The points, with the variances at the published weights, which are those of the best seed."""
     for name in ESTIMATORS:
         mine = [run for run in runs if run.estimator == name]
         if not mine:
@@ -58,7 +68,8 @@ def with_published(points: list[Point], runs: list[Run], results: Path) -> list[
         best = max(mine, key=lambda run: float(run.result["val/elbo"]))  # the published one
         rows = [row for row in read_variances(variance_file(results, name)) if row["estimator"] in MEASURED]
         new = [_point(best, row, quantity=row["kind"], estimator=MEASURED[row["estimator"]]) for row in rows]
-        points = [p for p in points if not any(_is_replaced(p, each) for each in new)] + new
+        known = {_place(point) for point in new}  # already, if they come from figure1.csv
+        points = [point for point in points if _place(point) not in known] + new
     return points
 
 
@@ -67,10 +78,10 @@ def variance_file(results: Path, trained_with: str) -> Path:
     return results / WEIGHTS / FIGURE1_ARCHITECTURE / f"{trained_with}.variance.csv"
 
 
-def _is_replaced(point: Point, by: Point) -> bool:
-    """Whether it was measured in the same run, no earlier."""
-    same_run = (point.trained_with, point.seed) == (by.trained_with, by.seed)
-    return point.layer is not None and same_run and point.step >= by.step
+def _place(point: Point) -> tuple[object, ...]:
+    """What was measured, and where: one number for each."""
+    run = (point.trained_with, point.seed, point.step)
+    return (*run, point.quantity, point.estimator, point.layer, point.num_images)
 
 
 def _bounds(run: Run) -> list[Point]:
@@ -120,18 +131,31 @@ def layers_of(points: list[Point]) -> list[int]:
     return sorted({point.layer for point in points if point.layer is not None})
 
 
+def measurement(point: Point) -> Measurement:
+    """The one that a variance belongs to."""
+    return Measurement(point.step, point.num_images or 0)
+
+
+def largest(points: list[Point]) -> Measurement:
+    """The last of those on most images: what the text and the tables are about."""
+    return max(map(measurement, points), key=lambda each: (each.images, each.step))
+
+
+def number(points: list[Point], estimator: str, kind: str, layer: int, at: Measurement) -> Number:
+    """Mean over seeds; NaN if nothing was measured."""
+    key = (estimator, kind, layer, at)
+    here = [p for p in points if (p.estimator, p.quantity, p.layer, measurement(p)) == key]
+    if not here:
+        return math.nan, math.nan
+    error = math.sqrt(math.fsum((p.standard_error or 0.0) ** 2 for p in here)) / len(here)
+    return statistics.fmean(p.value for p in here), error
+
+
 def amount(points: list[Point]) -> str:
-    """On how many images and samples the variances were measured, in words; the last step may have more images."""
-    final = max((point.step for point in points), default=0)
-    last = {(point.samples_per_image or 0, point.num_images or 0) for point in points if point.step == final}
-    before = {(point.samples_per_image or 0, point.num_images or 0) for point in points} - last
-    words = " and ".join(
-        f"{samples:,} samples for each of {images:,} training images" for samples, images in sorted(last)
-    )
-    if not before:
-        return words
-    same = {samples for samples, _ in before} == {samples for samples, _ in last}
-    others = " and ".join(
-        f"of {images:,}" if same else f"{samples:,} for each of {images:,}" for samples, images in sorted(before)
-    )
-    return f"{words} at the last step, {others} at earlier ones"
+    """On how many images and samples the variances were measured, in words."""
+    (images, samples), *more = sorted({(point.num_images or 0, point.samples_per_image or 0) for point in points})
+    first = f"{samples:,} samples for each of {images:,} training images"
+    others = " and ".join(f"of {i:,}" if s == samples else f"{s:,} for each of {i:,}" for i, s in more)
+    last = largest(points)
+    when = f" at the best validation (step {last.step:,})" if last.images > images else ""
+    return f"{first}, and {others}{when}" if more else first

@@ -88,7 +88,7 @@ def draw(entries: list[Entry]) -> Figure:
     best = last_bound(ordered[0])
     panel.set_ylim(best - 30, best + 3)
     panel.set_xlabel("thousand steps")
-    panel.set_ylabel("training elbo (nats per image)")
+    panel.set_ylabel("training elbo (nats per image), higher is better")
     panel.set_title(f"not converged: the papers train {PAPERS_STEPS:,} steps", fontsize=7, loc="left")
     panel.grid(linewidth=0.3, alpha=0.6)
     panel.legend(frameon=False)

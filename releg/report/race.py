@@ -15,7 +15,7 @@ from releg.naming.file_names import RACE
 from releg.naming.names import CONSTANT_RATE, label_of
 from releg.report.artefacts import remove
 from releg.report.race_plot import Curve, draw
-from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine
+from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine, threads_of
 from releg.report.style import as_bytes
 from releg.report.tables import table
 
@@ -225,10 +225,10 @@ def _how_often(rows: Sequence[Row], runs: Sequence[Run]) -> str:
     return f"{text}. {'Commit' if len(commits) == 1 else 'Commits'} {', '.join(commits)}." if commits else f"{text}."
 
 
-def _where(runs: Sequence[Run]) -> str:
+def _where(runs: list[Run]) -> str:
     entries = [entry for run in runs for entry in run.provenance]
     machines = " and ".join(dict.fromkeys(machine(entry) for entry in entries))
-    threads = sorted({entry["torch_threads"] for entry in entries if "torch_threads" in entry})
+    threads = threads_of(runs)
     if threads == [1]:
         return f"Every run had one thread, on {machines}."
     if not threads:

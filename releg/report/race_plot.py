@@ -17,8 +17,9 @@ COLUMNS = 6
 WIDTH = 7.2  # inches
 ROW_HEIGHT = 1.2
 KEY = (
-    "Thick: the estimator that a panel names, dashed if biased, dotted if it climbs another bound. Thin: CRN blue,\n"
-    "LR orange, all others grey; first seeds. The vertical line is LR's time. Panels in the order of the table."
+    "Higher is better. Thick: the estimator that a panel names, dashed if biased, dotted if it climbs another bound.\n"
+    "Thin: CRN blue, LR orange, all others grey; first seeds. The vertical line is LR's time. Panels in the order of "
+    "the table."
 )
 
 

@@ -18,7 +18,16 @@ from releg.naming.file_names import (
     WEIGHTS,
 )
 from releg.naming.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS
-from releg.report.runs import Manifest, budget_sentence, commit_words, machine, missing_lines, read_manifest
+from releg.report.commands import command_words
+from releg.report.runs import (
+    Manifest,
+    budget_sentence,
+    commit_words,
+    machine,
+    missing_lines,
+    read_manifest,
+    training_minutes,
+)
 from releg.report.writers import REPORTS
 
 # Files that no report writes: those that come first, and those that come last
@@ -64,7 +73,7 @@ def write_readme(results: Path) -> Path:
 def _how(manifest: Manifest) -> list[str]:
     entries = [entry for run in manifest.runs for entry in run.provenance]
     facts = {
-        "command": [f"`{manifest.command}`" if manifest.command else "several"],
+        "command": [command_words(manifest)],
         "budget": [budget_sentence(manifest.runs)],
         "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
         "commit": _each(map(commit_words, entries)),
@@ -73,7 +82,7 @@ def _how(manifest: Manifest) -> list[str]:
         "packages": _each(_packages(entry) for entry in entries),
         "data": _each(f"SHA-256 {entry.get('data_sha256', '')}" for entry in entries),
         "runs started": _each([_span(entries)]),
-        "training": [f"{sum(run.result['training_seconds'] for run in manifest.runs) / 60:.0f} minutes over all runs"],
+        "training": [f"{training_minutes(manifest.runs):.0f} minutes of training steps, all runs together"],
     }
     lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items())]
     return [*lines, *missing_lines(manifest, "Missing")]

@@ -227,6 +227,21 @@ def commit_words(entry: dict[str, Any]) -> str:
     return f"{commit} with uncommitted changes" if entry.get("uncommitted_changes") else str(commit)
 
 
+def training_minutes(runs: list[Run]) -> float:
+    """The sum of the runs' training clocks."""
+    return sum(float(run.result["training_seconds"]) for run in runs) / 60
+
+
+def threads_of(runs: list[Run]) -> list[int]:
+    """How many threads the runs had, as far as that was recorded."""
+    return sorted({entry["torch_threads"] for run in runs for entry in run.provenance if "torch_threads" in entry})
+
+
+def on_one_thread(runs: list[Run]) -> str:
+    """Words for it; empty unless all runs had one."""
+    return " on one thread" if threads_of(runs) == [1] else ""
+
+
 def machine(entry: dict[str, Any]) -> str:
     """Processor and cores of an entry of provenance."""
     return f"{entry.get('processor') or 'an unknown processor'}, {entry.get('cores', 'unknown')} cores"

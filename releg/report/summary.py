@@ -8,12 +8,11 @@ from pathlib import Path
 
 from releg.naming.file_names import TABLE1
 from releg.naming.names import ESTIMATORS, label_of
-from releg.report.runs import Manifest, Row, budget_sentence, machine, read_manifest
+from releg.report.runs import Manifest, Row, budget_sentence, machine, on_one_thread, read_manifest, training_minutes
 from releg.report.table1 import longer_rows, read_paper
-from releg.report.tables import table
+from releg.report.tables import plus_minus, table
 
 HEAD = ["SBN", "LR", "CRN", "LR, paper", "CRN, paper", "LR − paper", "CRN − paper"]
-KINDS = ("test_nll_mean", "paper", "difference")
 
 
 def summary(results: Path) -> str:
@@ -22,46 +21,60 @@ def summary(results: Path) -> str:
     rows: list[Row] = json.loads((results / TABLE1).read_bytes())
     paper = read_paper(results)
     nets = dict.fromkeys([*paper, *(row["architecture"] for row in rows)])
+    cells = {(row["architecture"], row["estimator"]): row for row in rows}
     body = [
         [
             net,
-            *(_number(rows, net, name, "test_nll_mean") for name in ESTIMATORS),
+            *(_bound(cells.get((net, name))) for name in ESTIMATORS),
             *(f"{paper[net][name]:.2f}" if net in paper else "" for name in ESTIMATORS),
-            *(_number(rows, net, name, "difference") for name in ESTIMATORS),
+            *(_difference(cells.get((net, name))) for name in ESTIMATORS),
         ]
         for net in nets
     ]
-    lines = [*table(HEAD, body), "", f"{budget_sentence(manifest.runs)} {_how(manifest)}"]
-    return "\n".join([*lines, *_longer(longer_rows(results))]) + "\n"
+    longer = longer_rows(results)
+    several = any(len(row["seeds"]) > 1 for row in (*rows, *longer))
+    over_seeds = " ± is the standard deviation over seeds." if several else ""
+    lines = [*table(HEAD, body), "", f"{budget_sentence(manifest.runs)} {_how(manifest)}{over_seeds}"]
+    return "\n".join([*lines, *_longer(longer)]) + "\n"
 
 
-def _number(rows: list[Row], net: str, estimator: str, kind: str) -> str:
-    """One number of a cell; empty if it is unknown."""
-    known = [row[kind] for row in rows if (row["architecture"], row["estimator"]) == (net, estimator)]
-    if not known or known[0] is None:
-        return ""
-    return f"{known[0]:+.2f}" if kind == "difference" else f"{known[0]:.2f}"
+def _bound(row: Row | None) -> str:
+    """With its deviation if there are several seeds; empty if there is none."""
+    return "" if row is None else plus_minus(row["test_nll_mean"], row["test_nll_sd"])
+
+
+def _difference(row: Row | None) -> str:
+    """To the paper; empty if one of the two is unknown."""
+    return "" if row is None or row["difference"] is None else f"{row['difference']:+.2f}"
 
 
 def _longer(rows: list[Row]) -> list[str]:
     """The cells that were trained for longer than the table's."""
     if not rows:
         return []
-    head = ["SBN", "estimator", "steps", "bound", "paper", "difference"]
+    head = ["SBN", "estimator", "steps", "bound", "paper", "difference", "minutes"]
     body = [
-        [row["architecture"], label_of(row["estimator"]), f"{row['steps']:,}"]
-        + [_number([row], row["architecture"], row["estimator"], kind) for kind in KINDS]
+        [
+            row["architecture"],
+            label_of(row["estimator"]),
+            f"{row['steps']:,}",
+            _bound(row),
+            "" if row["paper"] is None else f"{row['paper']:.2f}",
+            _difference(row),
+            f"{row['minutes']:.0f}",
+        ]
         for row in rows
     ]
     return ["", "Trained for longer:", "", *table(head, body, texts=2)]
 
 
 def _how(manifest: Manifest) -> str:
-    machines = dict.fromkeys(machine(entry) for run in manifest.runs for entry in run.provenance)
+    machines = ", ".join(dict.fromkeys(machine(entry) for run in manifest.runs for entry in run.provenance))
     if manifest.seconds is None:  # several commands made the runs
-        minutes = sum(float(run.result["training_seconds"]) for run in manifest.runs) / 60
-        return f"All runs together took {minutes:.0f} minutes of training on {', '.join(machines)}."
-    return f"`{manifest.command}` took {manifest.seconds / 60:.0f} minutes on {', '.join(machines)}."
+        minutes, threads = training_minutes(manifest.runs), on_one_thread(manifest.runs)
+        steps = f"The training steps of all runs add up to {minutes:.0f} minutes{threads}"
+        return f"{steps} ({machines}), without validation and measurements."
+    return f"`{manifest.command}` took {manifest.seconds / 60:.0f} minutes on {machines}."
 
 
 if __name__ == "__main__":

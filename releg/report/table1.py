@@ -9,14 +9,22 @@ from releg.files import write_atomically, write_json
 from releg.naming.file_names import PAPER, RUNS, TABLE1
 from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
 from releg.report.artefacts import readable
-from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
+from releg.report.runs import (
+    Manifest,
+    Row,
+    Run,
+    bound_title,
+    budget_sentence,
+    missing_lines,
+    on_one_thread,
+    over_seeds,
+    read_manifest,
+)
 from releg.report.tables import as_csv, plus_minus, table
 
 Paper = dict[str, dict[str, float]]
+PLUS_MINUS = r"$\pm$"  # in LaTeX
 CLOSE = 0.5  # nats: a bound this near to the paper's reproduces it
-LEGEND = (
-    "Mean ± standard deviation over seeds; minutes are training minutes per run, longer if the machine had other work."
-)
 COLUMNS = (
     *("architecture", "estimator", "budget", "steps", "seeds", "test_nll_mean", "test_nll_sd", "paper", "difference"),
     *("multi_sample_nll_mean", "multi_sample_nll_sd", "samples", "best_steps", "minutes", "note"),
@@ -24,13 +32,16 @@ COLUMNS = (
 
 
 def write_table1(results: Path) -> str:
-    """Write table1.md, .csv, .json and .tex; return the Markdown. The published table shows those of longer budgets."""
+    """Write table1.md, .csv, .json and .tex; return the Markdown.
+
+    The published table also has the rows of longer budgets; only table1.json does not: each folder has its own.
+    """
     manifest = read_manifest(results)
-    rows = table_rows(manifest.runs, read_paper(results))
-    text = as_markdown(rows, manifest) + at_the_end(results) + beside_published(rows, results)
+    rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
+    text = as_markdown(rows, longer, manifest) + beside_published(rows, results)
     path = write_json(results / TABLE1, rows, indent=2)
-    write_atomically(path.with_suffix(".csv"), as_csv(rows))
-    write_atomically(path.with_suffix(".tex"), as_latex(rows, manifest))
+    write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
+    write_atomically(path.with_suffix(".tex"), as_latex(rows, longer, manifest))
     write_atomically(path.with_suffix(".md"), text)
     if results.name in LONGEST_BUDGETS and (results.parent / RUNS).is_file():
         write_table1(results.parent)
@@ -65,12 +76,29 @@ def _best(row: Row) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def as_markdown(rows: list[Row], manifest: Manifest) -> str:
-    """The table, its budget, and the paper's claim: the gap between the estimators."""
-    head = [*_head(rows), "seeds"]
-    lines = [f"**Table 1.** {bound_title(manifest.runs)}. {LEGEND}", "", *table(head, _body(rows), texts=2)]
-    lines += ["", budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
+def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest) -> str:
+    """The table, its budget, the paper's claim (the gap between the estimators), and what was trained for longer."""
+    lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *_table(rows), ""]
+    lines += [budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
+    if longer:
+        lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer)]
     return "\n".join(lines) + "\n"
+
+
+def _table(rows: list[Row]) -> list[str]:
+    return table(_head(rows), [_cells(row) for row in rows], texts=2)
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    """Their budgets."""
+    return list(dict.fromkeys(row["note"] for row in rows))
+
+
+def _legend(rows: list[Row], manifest: Manifest) -> str:
+    """What the numbers are."""
+    over = " Mean ± standard deviation over seeds." if any(len(row["seeds"]) > 1 for row in rows) else ""
+    clock = f"Minutes: the training steps of a run{on_one_thread(manifest.runs)}, without validation and measurements"
+    return f"{bound_title(manifest.runs)}.{over} {clock}; longer if the machine had other work."
 
 
 def longer_rows(results: Path) -> list[Row]:
@@ -82,15 +110,6 @@ def longer_rows(results: Path) -> list[Row]:
             with readable(path, f"Table 1 of the budget {budget}", "restore it with git"):
                 rows += list(json.loads(path.read_bytes()))
     return rows
-
-
-def at_the_end(results: Path) -> str:
-    """In the folder of the published table: the cells that were trained for longer, and how."""
-    rows = longer_rows(results)
-    if not rows:
-        return ""
-    lines = ["", "Trained for longer:", "", *table([*_head(rows), "seeds"], _body(rows), texts=2), ""]
-    return "\n".join([*lines, *dict.fromkeys(row["note"] for row in rows)]) + "\n"
 
 
 def beside_published(rows: list[Row], results: Path) -> str:
@@ -111,14 +130,10 @@ def beside_published(rows: list[Row], results: Path) -> str:
     return "\n".join(["", title, "", *table(head, body, texts=2), ""])
 
 
-def _body(rows: list[Row]) -> list[list[str]]:
-    return [[*_cells(row), str(len(row["seeds"]))] for row in rows]
-
-
 def _head(rows: list[Row]) -> list[str]:
     samples = rows[0]["samples"] if rows else "multi"
     head = ["SBN", "estimator", "ours", "paper", "difference", f"{samples}-sample bound"]
-    return [*head, "steps", "best step", "minutes"]
+    return [*head, "steps", "best step", "minutes", "seeds"]
 
 
 def _cells(row: Row, sign: str = "±", maths: str = "") -> list[str]:
@@ -134,6 +149,7 @@ def _cells(row: Row, sign: str = "±", maths: str = "") -> list[str]:
         f"{row['steps']:,}",
         _best(row),
         f"{row['minutes']:.1f}",
+        str(len(row["seeds"])),
     ]
 
 
@@ -151,9 +167,16 @@ def _gaps(rows: list[Row]) -> list[str]:
     behind = [net for net in ours if net in arrived["crn"] - arrived["lr"]]
     if behind:
         nets = "all nets of this table" if 1 < len(behind) == len(ours) else ", ".join(behind)
-        note = f"With {nets}, CRN is at most half a nat above the paper's bound, and LR has not come that far."
-        lines += ["", f"These gaps are at equal steps. {note}"]
+        lines += ["", f"These gaps are at equal steps. With {nets}, {_how_close(rows, behind)}."]
     return lines
+
+
+def _how_close(rows: list[Row], nets: list[str]) -> str:
+    """How CRN compares with the paper where LR has not come close to it."""
+    highest = max(row["difference"] for row in rows if row["estimator"] == "crn" and row["architecture"] in nets)
+    if highest <= 0:
+        return "CRN is at or below the paper's bound, and LR is more than half a nat above it"
+    return "CRN is at most half a nat above the paper's bound, and LR has not come that far"
 
 
 def _is_close(row: Row, estimator: str) -> bool:
@@ -166,20 +189,26 @@ def gap(rows: list[Row], kind: str) -> dict[str, float]:
     return {net: lr - known[net, "crn"] for (net, name), lr in known.items() if name == "lr" and (net, "crn") in known}
 
 
-def as_latex(rows: list[Row], manifest: Manifest) -> str:
+def as_latex(rows: list[Row], longer: list[Row], manifest: Manifest) -> str:
     """A table environment; needs booktabs."""
-    sign = r"$\pm$"
-    caption = f"{bound_title(manifest.runs)}. {LEGEND} {budget_sentence(manifest.runs)}".replace("±", sign)
+    caption = f"{_legend([*rows, *longer], manifest)} {budget_sentence(manifest.runs)}".replace("±", PLUS_MINUS)
+    if longer:
+        caption = " ".join([caption, "Below the line, trained for longer:", *_notes(longer)])
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
         f"  \\caption{{{caption}}}",
         r"  \centering",
-        r"  \begin{tabular}{llrrrrrrr}",
+        r"  \begin{tabular}{llrrrrrrrr}",
         r"    \toprule",
         f"    {' & '.join(_head(rows))} \\\\",
         r"    \midrule",
-        *(f"    {' & '.join(_cells(row, sign, '$'))} \\\\" for row in rows),
+        *_latex_rows(rows),
     ]
+    lines += [r"    \midrule", *_latex_rows(longer)] if longer else []
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
+
+
+def _latex_rows(rows: list[Row]) -> list[str]:
+    return [f"    {' & '.join(_cells(row, PLUS_MINUS, '$'))} \\\\" for row in rows]

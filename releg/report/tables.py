@@ -28,7 +28,7 @@ def plain(value: float) -> str:
         return f"{value:g}"
     if abs(value) >= TOO_LARGE:
         exponent = math.floor(math.log10(abs(value)))
-        return f"{plain(value / 10**exponent)}·{_power(exponent)}"
+        return f"{plain(value / 10**exponent)}·{power_of_ten(exponent)}"
     digits = 2 - math.floor(math.log10(abs(value)))
     text = f"{round(value, digits):,.{max(digits, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -40,14 +40,15 @@ def with_error(value: float, error: float) -> str:
         return plain(value)
     if (largest := max(abs(value), error)) >= TOO_LARGE:
         exponent = math.floor(math.log10(largest))
-        return f"({with_error(value / 10**exponent, error / 10**exponent)})·{_power(exponent)}"
+        return f"({with_error(value / 10**exponent, error / 10**exponent)})·{power_of_ten(exponent)}"
     exponent = math.floor(math.log10(error))
     digits = (1 if error / 10**exponent < 2 else 0) - exponent
     return " ± ".join(f"{round(number, digits) + 0.0:,.{max(digits, 0)}f}" for number in (value, error))
 
 
-def _power(exponent: int) -> str:
-    return "10" + str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+def power_of_ten(exponent: int) -> str:
+    """5 -> 10⁵."""
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from pathlib import Path
 
 from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1, VARIANCE_PAGE
 from releg.naming.names import ESTIMATORS
 from releg.report.artefacts import readable, remove
-from releg.report.figure1_data import Point, amount, at_shared_weights, from_csv, layers_of, variance_file
+from releg.report.figure1_data import (
+    Measurement,
+    Number,
+    Point,
+    amount,
+    at_shared_weights,
+    from_csv,
+    largest,
+    layers_of,
+    measurement,
+    number,
+    variance_file,
+)
 from releg.report.runs import budget_sentence, commit_words, figure1_runs, machine, read_manifest
+from releg.report.tables import power_of_ten
 
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-Number = tuple[float, float]  # value, standard error
+PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten
 
 INTRODUCTION = """# Gradient variance, LR against CRN
 
@@ -25,8 +36,8 @@ training images and noise: {amount}.
 LR has the baselines that its run had learned by then. Standard errors are over images; those of ratios assume
 independent numbers. Where rare events make up most of a number, its standard error is too small more often than not.
 
-- *Total*: the variance of all samples of all images together, within plus between images. The caption of the paper's
-  Figure 1 pools its 50 million samples like this.
+- *Total*: the variance of all samples of all images together, within plus between images. We read the caption of the
+  paper's Figure 1 like this, with its 50 million samples.
 - *Within*: the variance of the samples of one image, averaged over images.
 - *Exact*: LR's within-image variance with each unit's own noise integrated out. It still averages over the samples of
   the other units.
@@ -42,40 +53,29 @@ def write_variance(results: Path) -> list[Path]:
     """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
     chosen = figure1_runs(read_manifest(results).runs)
     points = at_shared_weights(from_csv(results / FIGURE1))
-    steps = sorted({point.step for point in points})
-    if not (chosen and steps):
+    if not (chosen and points):
         remove(results / VARIANCE_PAGE)
         return []
-    label = ESTIMATORS[points[0].trained_with].label
+    label, at = ESTIMATORS[points[0].trained_with].label, largest(points)
+    low, high = map(power_of_ten, PAPERS_RATIOS)
     lines = [INTRODUCTION.format(net=chosen[0].net, label=label, amount=amount(points))]
-    lines += [f"## After {steps[-1]:,} steps: total", "", *_total(points, steps[-1])]
-    lines += ["", f"## After {steps[-1]:,} steps: within an image", "", *_within(points, steps[-1])]
-    lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, steps, "total", "total")]
-    lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, steps, "exact_within", "within")]
-    lines += ["", f"{budget_sentence(chosen)} The paper's text gives ratios between 10⁵ and 10⁸."]
-    lines += _last_step(variance_file(results, points[0].trained_with).with_suffix(".json"))
+    lines += [f"## After {at.step:,} steps: total", "", *_total(points, at)]
+    lines += ["", f"## After {at.step:,} steps: within an image", "", *_within(points, at)]
+    lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, "total", "total")]
+    lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, "exact_within", "within")]
+    lines += ["", f"{budget_sentence(chosen)} The paper's text gives ratios between {low} and {high}."]
+    lines += _how_measured(variance_file(results, points[0].trained_with).with_suffix(".json"), at)
     return [write_atomically(results / VARIANCE_PAGE, "\n".join(lines) + "\n")]
 
 
-def _last_step(path: Path) -> list[str]:
+def _how_measured(path: Path, at: Measurement) -> list[str]:
     """At which commit and on which machine the measurement at the published weights was made, if it was."""
     if not path.is_file():
         return []
     with readable(path, "what releg variance writes", "measure again, or restore it with git"):
         made = json.loads(path.read_bytes())
-        return ["", f"The last step was measured at commit {commit_words(made)} on {machine(made)}."]
-
-
-def number(points: list[Point], estimator: str, kind: str, layer: int, step: int) -> Number:
-    """Mean over seeds, of those measured on most images; NaN if nothing was measured."""
-    key = (estimator, kind, layer, step)
-    here = [p for p in points if (p.estimator, p.quantity, p.layer, p.step) == key]
-    if not here:
-        return math.nan, math.nan
-    most = max(p.num_images or 0 for p in here)
-    here = [p for p in here if (p.num_images or 0) == most]
-    error = math.sqrt(math.fsum((p.standard_error or 0.0) ** 2 for p in here)) / len(here)
-    return statistics.fmean(p.value for p in here), error
+        where = f"at commit {commit_words(made)} on {machine(made)}"
+        return ["", f"The {at.images:,} images after {at.step:,} steps were measured {where}."]
 
 
 def ratio(top: Number, bottom: Number) -> Number:
@@ -98,38 +98,49 @@ def show(one: Number) -> str:
     known = math.isfinite(error) and error > 0
     digits = max(0, 1 - math.floor(math.log10(error))) if known else max(0, 2 - exponent + power)
     text = f"{value:,.{digits}f} ± {error:,.{digits}f}" if known else f"{value:,.{digits}f}"
-    return text if power == 0 else f"({text}) × 10{str(power).translate(SUPERSCRIPTS)}"
+    return text if power == 0 else f"({text}) × {power_of_ten(power)}"
 
 
-def _total(points: list[Point], step: int) -> list[str]:
-    lines = ["| layer | LR | CRN | LR / CRN |", "|---" + "|---:" * 3 + "|"]
+def _total(points: list[Point], at: Measurement) -> list[str]:
+    lines = ["| layer | LR | CRN | LR / CRN | in the paper's range |", "|---" + "|---:" * 3 + "|---|"]
     for layer in layers_of(points):
-        lr, crn = (number(points, name, "total", layer, step) for name in ("lr", "crn"))
-        lines.append(f"| {layer} | {show(lr)} | {show(crn)} | {show(ratio(lr, crn))} |")
+        lr, crn = (number(points, name, "total", layer, at) for name in ("lr", "crn"))
+        cells = [show(lr), show(crn), show(ratio(lr, crn)), against_paper(ratio(lr, crn))]
+        lines.append(f"| {layer} | {' | '.join(cells)} |")
     return lines
 
 
-def _within(points: list[Point], step: int) -> list[str]:
+def against_paper(one: Number) -> str:
+    """Whether a ratio lies in the range that the paper's text gives."""
+    low, high = (10.0**power for power in PAPERS_RATIOS)
+    value, _ = one
+    if math.isnan(value):
+        return "–"
+    return "below" if value < low else "above" if value > high else "yes"
+
+
+def _within(points: list[Point], at: Measurement) -> list[str]:
     lines = [
         "| layer | LR, sampled | LR, exact | CRN | LR / CRN, sampled | LR / CRN, exact |",
         "|---" + "|---:" * 5 + "|",
     ]
     for layer in layers_of(points):
-        sampled, exact = (number(points, "lr", kind, layer, step) for kind in ("within", "exact_within"))
-        crn = number(points, "crn", "within", layer, step)
+        sampled, exact = (number(points, "lr", kind, layer, at) for kind in ("within", "exact_within"))
+        crn = number(points, "crn", "within", layer, at)
         cells = [sampled, exact, crn, ratio(sampled, crn), ratio(exact, crn)]
         lines.append(f"| {layer} | {' | '.join(map(show, cells))} |")
     return lines
 
 
-def _course(points: list[Point], steps: list[int], of_lr: str, of_crn: str) -> list[str]:
+def _course(points: list[Point], of_lr: str, of_crn: str) -> list[str]:
     """Ratios of LR's kind of variance to CRN's kind, step by step."""
     layers = layers_of(points)
-    lines = [f"| steps | {' | '.join(f'layer {layer}' for layer in layers)} |", "|---:" * (len(layers) + 1) + "|"]
-    for step in steps:
+    head = ["steps", "images", *(f"layer {layer}" for layer in layers)]
+    lines = [f"| {' | '.join(head)} |", "|---:" * len(head) + "|"]
+    for at in sorted(set(map(measurement, points))):
         cells = [
-            show(ratio(number(points, "lr", of_lr, layer, step), number(points, "crn", of_crn, layer, step)))
+            show(ratio(number(points, "lr", of_lr, layer, at), number(points, "crn", of_crn, layer, at)))
             for layer in layers
         ]
-        lines.append(f"| {step:,} | {' | '.join(cells)} |")
+        lines.append(f"| {at.step:,} | {at.images:,} | {' | '.join(cells)} |")
     return lines

@@ -63,7 +63,7 @@ def test_a_command_that_made_none_of_the_runs_is_not_named_as_the_one_that_did(
     lr, crn = [finish(run, tmp_path) for run in plan(SMOKE, 1, tmp_path)[:2]]
     write_manifests(tmp_path, "only looks", [lr], {}, [], 3.0)
     assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == (None, None)
-    assert "| command | several |" in write_readme(tmp_path).read_text()
+    assert "| command | several; to train the same cells: " in write_readme(tmp_path).read_text()
     write_manifests(tmp_path, "trains", [lr], {}, [lr.run], 100.0)
     write_manifests(tmp_path, "looks at one more", [lr, crn], {}, [], 3.0)
     assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == ("trains", None)

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from releg.naming.csv_formats import VARIANCE_COLUMNS, read_variances
 from releg.naming.file_names import METRICS, RESULT
 from releg.report.all import write_all
-from releg.report.figure1 import draw, variance_note, write_figure1
+from releg.report.figure1 import draw, panel_notes, write_figure1
 from releg.report.figure1_data import (
+    Measurement,
     Point,
     all_points,
     amount,
@@ -24,10 +26,12 @@ from releg.report.figure1_data import (
     at_shared_weights,
     from_csv,
     gather,
+    largest,
+    number,
     variance_file,
 )
 from releg.report.runs import read_manifest
-from releg.report.variance import number, ratio, show, write_variance
+from releg.report.variance import against_paper, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results
 
 ARCHITECTURE = "32-64-128-256"
@@ -108,7 +112,7 @@ def test_no_text_overlaps_another_or_leaves_the_picture(tmp_path: Path, seeds: i
     warm = "RMSprop at 0.003, falling linearly to zero, with a warm-up over the first 20,000 steps"
     note = f"SBN(32-64-128-256). Budget quick: 10,000 steps per run, {' and '.join([warm] * recipes)}; not converged: "
     note += "the authors' later code trains for 2,000,000 steps."
-    figure = draw(points, "\n".join([note, *variance_note(points)]))
+    figure = draw(points, "\n".join([note, *panel_notes(points)]))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -159,62 +163,112 @@ def test_values_from_more_images_are_not_joined_to_the_others(results: Path) -> 
     assert [len(np.asarray(line.get_xdata())) for line in lines] == [6, 1] * 8  # two estimators, four layers
 
 
-def test_variances_at_the_published_weights_take_the_place_of_the_last_ones_of_their_run(results: Path) -> None:
-    before = all_points(results)
-    last = [row for row in read_variances(variance_rows_of(results, "lr")) if row["step"] == "10000"]
-    path = variance_file(results, "lr")
-    path.parent.mkdir(parents=True)
-    lines = [
-        ",".join(VARIANCE_COLUMNS),
-        *(",".join((row | {"step": "9500", "num_images": "50000"}).values()) for row in last),
-    ]
-    path.write_text("\n".join(lines) + "\n")
-    for _ in range(2):  # the second time figure1.csv has them already
-        points = all_points(results)
-        assert len(points) == len(before)
-        shared = at_shared_weights(points)
-        assert max(point.step for point in shared) == 9500
-        assert amount(shared).startswith("1,000 samples for each of 50,000 training images at the last step")
-        (results / "figure1.csv").write_text(as_csv(points))
-    path.with_suffix(".json").write_text(json.dumps({"commit": "beef", "processor": "A CPU", "cores": 3}))
-    (page,) = write_variance(results)
-    assert "After 9,500 steps" in page.read_text()
-    assert "The last step was measured at commit beef on A CPU, 3 cores." in page.read_text()
-
-
-def test_variances_at_the_published_weights_are_those_of_the_best_seed(tmp_path: Path) -> None:
-    results = results_with_curves(tmp_path, seeds=2)
+def publish_variances(results: Path, seed: int, step: int) -> None:
+    """Measure the LR run of this seed on all images, at an earlier step than its last: the best of all seeds."""
     manifest = json.loads((results / "runs.json").read_text())
-    manifest["runs"][1]["result"]["val/elbo"] += 1.0  # lr with seed 1
+    (run,) = (each for each in manifest["runs"] if each["folder"].endswith(f"{ARCHITECTURE}lr{seed}"))
+    run["result"] |= {"val/elbo": run["result"]["val/elbo"] + 1.0, "best_step": step}
     (results / "runs.json").write_text(json.dumps(manifest))
-    folder = results / manifest["runs"][1]["folder"]
-    (folder / "result.json").write_text(json.dumps(manifest["runs"][1]["result"]))
-    before = all_points(results)
-    rows = read_variances(folder / "grad_variance.csv")
-    last = [",".join((row | {"num_images": "50000"}).values()) for row in rows if row["step"] == "10000"]
+    (results / run["folder"] / RESULT).write_text(json.dumps(run["result"]))
+    rows = read_variances(results / run["folder"] / "grad_variance.csv")
+    new = {"step": str(step), "num_images": "50000"}
+    last = [",".join((row | new).values()) for row in rows if row["step"] == "10000"]
     path = variance_file(results, "lr")
     path.parent.mkdir(parents=True)
     path.write_text("\n".join([",".join(VARIANCE_COLUMNS), *last]) + "\n")
-    points = all_points(results)
-    assert len(points) == len(before)
-    assert {point.seed for point in points if point.num_images == 50_000} == {1}
-    (largest,) = (
-        p for p in points if (p.num_images, p.quantity, p.layer) == (50_000, "total", 1) and p.estimator == "lr"
+    path.with_suffix(".json").write_text(json.dumps({"commit": "beef", "processor": "A CPU", "cores": 3}))
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_page_is_about_the_measurement_on_most_images_although_a_run_was_measured_later(
+    tmp_path: Path, seeds: int
+) -> None:
+    results = results_with_curves(tmp_path, seeds)
+    publish_variances(results, seed=seeds - 1, step=9_500)
+    write_figure1(results)
+    (page,) = write_variance(results)
+    text = page.read_text()
+    shared = at_shared_weights(all_points(results))
+    assert largest(shared) == Measurement(9_500, 50_000)
+    assert amount(shared) == (
+        "1,000 samples for each of 100 training images, and of 50,000 at the best validation (step 9,500)"
     )
-    assert number(at_shared_weights(points), "lr", "total", 1, 10_000)[0] == largest.value, (
-        "not mixed with fewer images"
-    )
+    assert "## After 9,500 steps: total" in text
+    assert "## After 9,500 steps: within an image" in text
+    assert "The 50,000 images after 9,500 steps were measured at commit beef on A CPU, 3 cores." in text
+    rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith(("| 9,500", "| 10,000"))]
+    assert rows == [["| 9,500", "50,000"], ["| 10,000", "100"]] * 2  # in both tables of the course
 
 
-def variance_rows_of(results: Path, estimator: str) -> Path:
-    return next(r.folder for r in read_manifest(results).runs if r.estimator == estimator) / "grad_variance.csv"
+def test_variances_at_the_published_weights_are_those_of_the_best_seed_and_stand_beside_those_of_the_run(
+    tmp_path: Path,
+) -> None:
+    results = results_with_curves(tmp_path, seeds=2)
+    before = all_points(results)
+    publish_variances(results, seed=1, step=10_000)
+    for _ in range(2):  # the second time figure1.csv has them already
+        points = all_points(results)
+        new = [point for point in points if point not in before]
+        assert len(points) == len(before) + len(new)
+        assert {(point.seed, point.step, point.num_images) for point in new} == {(1, 10_000, 50_000)}
+        (largest_lr,) = (p for p in new if (p.quantity, p.estimator, p.layer) == ("total", "lr", 1))
+        shown, _ = number(at_shared_weights(points), "lr", "total", 1, Measurement(10_000, 50_000))
+        assert shown == largest_lr.value, "not mixed with fewer images"
+        (results / "figure1.csv").write_text(as_csv(points))
+        shutil.rmtree(results / "runs", ignore_errors=True)
 
 
-def test_the_amount_names_the_last_step_where_it_has_more_images(results: Path) -> None:
+def test_the_amount_names_the_step_that_has_more_images(results: Path) -> None:
     points = at_shared_weights(gather_from(results))
     assert amount(points) == "1,000 samples for each of 100 training images"
-    more = [point._replace(num_images=50_000) if point.step == 10_000 else point for point in points]
-    assert amount(more) == ("1,000 samples for each of 50,000 training images at the last step, of 100 at earlier ones")
+    fewer = [p._replace(samples_per_image=500) if p.step == 10 else p for p in points]
+    assert amount(fewer) == "500 samples for each of 100 training images, and 1,000 for each of 100"
+
+
+def with_more_images(points: list[Point], step: int, error: float = 0.5) -> list[Point]:
+    """A measurement on more images at the given step, with this relative error."""
+    more = [p for p in points if p.layer is not None and p.step == 10_000]
+    return points + [p._replace(step=step, num_images=50_000, standard_error=error * p.value) for p in more]
+
+
+@pytest.mark.parametrize("error", [0.5, 1.5])  # the bar of the second begins below zero
+def test_the_separate_points_have_standard_errors(results: Path, error: float) -> None:
+    points = gather_from(results)
+    alone = draw(points, "").axes[1]
+    assert not alone.collections
+    axes = draw(with_more_images(points, 9_500, error), "").axes[1]
+    bars = [bar for each in axes.collections if isinstance(each, LineCollection) for bar in each.get_segments()]
+    assert len(bars) == 8  # two estimators, four layers
+    assert {bar[0][0] for bar in bars} == {9_500}
+    (value,) = np.asarray(axes.get_lines()[1].get_ydata())  # LR, layer 1
+    assert bars[0][:, 1] == pytest.approx([(1 - error) * value, (1 + error) * value])
+    assert axes.get_ylim()[0] > 0.1 * alone.get_ylim()[0]
+
+
+def test_the_note_explains_the_separate_points_and_the_clocks(results: Path) -> None:
+    points = gather_from(results)
+    assert "separate" not in "".join(panel_notes(points))
+    variances, clocks = panel_notes(with_more_images(points, 9_500))
+    assert variances.endswith(
+        "of 50,000 at the best validation (step 9,500): the separate points, with standard errors."
+    )
+    assert "slower if the machine had other work" in clocks
+
+
+def test_the_note_names_an_estimator_that_was_not_trained(results: Path) -> None:
+    points = gather_from(results)
+    assert "not trained" not in "".join(panel_notes(points))
+    of_lr = [point for point in points if point.trained_with == "lr"]
+    assert panel_notes(of_lr)[0] == "(a), (c) CRN was not trained with this budget."
+
+
+def test_open_markers_are_in_front_of_filled_ones(results: Path) -> None:
+    for axes in draw(gather_from(results), "").axes:
+        lr, crn = (
+            [line for line in axes.get_lines() if (line.get_markerfacecolor() == "white") == is_lr]
+            for is_lr in (True, False)
+        )
+        assert min(line.get_zorder() for line in lr) > max(line.get_zorder() for line in crn)
 
 
 def grey(colour: Any) -> float:
@@ -264,7 +318,7 @@ def test_the_ratio_is_taken_at_the_weights_of_the_lr_run(results: Path) -> None:
     write_figure1(results)
     (path,) = write_variance(results)
     points = [point for point in from_csv(results / "figure1.csv") if point.trained_with == "lr"]
-    top, bottom = number(points, "lr", "total", 2, 10_000), number(points, "crn", "total", 2, 10_000)
+    top, bottom = (number(points, name, "total", 2, Measurement(10_000, 100)) for name in ("lr", "crn"))
     value, error = ratio(top, bottom)
     assert value == pytest.approx(1000.0 * 2 * 10_000 * 1.1 / 1.5)
     assert error == pytest.approx(value * 0.02**0.5)
@@ -274,6 +328,19 @@ def test_the_ratio_is_taken_at_the_weights_of_the_lr_run(results: Path) -> None:
     assert "(2.00 ± 0.28) × 10⁷" in text  # within an image
     assert "(6.00 ± 0.85) × 10⁷" in text  # the exact one is three times the sampled one
     assert "not converged" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(9e4, "below"), (1e5, "yes"), (1e8, "yes"), (2e8, "above"), (float("nan"), "–")]
+)
+def test_the_page_says_whether_a_ratio_lies_in_the_papers_range(value: float, text: str) -> None:
+    assert against_paper((value, 1.0)) == text
+
+
+def test_the_total_of_each_layer_is_compared_with_the_paper(results: Path) -> None:
+    write_figure1(results)
+    text = write_variance(results)[0].read_text()
+    assert "| (1.47 ± 0.21) × 10⁷ | yes |" in text
 
 
 @pytest.mark.parametrize(

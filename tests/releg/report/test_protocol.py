@@ -41,6 +41,7 @@ def test_the_training_bound_is_the_mean_of_the_last_steps() -> None:
 
 def test_the_figure_has_a_line_per_estimator_the_best_named_first() -> None:
     (panel,) = draw([entry("rodeo", -110.0), entry("disarm", -105.0)]).axes
+    assert panel.get_ylabel() == "training elbo (nats per image), higher is better"
     legend = panel.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["DisARM", "RODEO"]
