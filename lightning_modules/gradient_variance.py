@@ -157,7 +157,7 @@ def _check_settings(
 
 
 def metrics_of(results: Mapping[str, GradientVariances], own: str) -> dict[str, float]:
-    """Names for TensorBoard; those of the run's own estimator leave out its name."""
+    """What is logged; the names of the run's own estimator leave out its name."""
     return {
         f"grad_variance/{'' if name == own else name + '/'}{kind}/layer{layer}": number.value
         for name, result in results.items()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.environment import ROOT
-from tests.pages import PAGES, blocks
+from tests.pages import PAGES, blocks, link_weights
 
 
 def test_every_script_in_a_documented_command_exists_and_ci_runs_the_test_command() -> None:
@@ -20,6 +20,7 @@ def test_every_script_in_a_documented_command_exists_and_ci_runs_the_test_comman
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some write files
+    link_weights(tmp_path)
     examples = [(page, block) for page in PAGES for block in blocks(page.read_text(), "python")]
     assert len(examples) >= 2
     for page, example in examples:

@@ -145,8 +145,9 @@ def _problem(
 
 
 def _farthest_seed(row: Row) -> float:
-    """How far from their mean one of the seeds can be, given their standard deviation."""
-    return float(row["test_nll_sd"] or 0.0) * math.sqrt(len(row["seeds"]))
+    """How far from the mean of n seeds one can be: sd (n - 1) / sqrt(n), if all the others have the same bound."""
+    seeds = len(row["seeds"])
+    return float(row["test_nll_sd"] or 0.0) * (seeds - 1) / math.sqrt(seeds)
 
 
 def evaluate(path: Path, x: torch.Tensor, samples: int) -> Evaluation:

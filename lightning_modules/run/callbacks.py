@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.console import SECONDS_BETWEEN_LINES, say
-from lightning_modules.run.csv_files import metrics_of
+from lightning_modules.run.csv_files import csv_loggers
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals
 from lightning_modules.run.step_overhead import RunCallback
@@ -63,7 +63,7 @@ class TrainingClock(RunCallback):
         if self._signals.stops == stops:
             self._last = now - began
         self.seconds += self._last
-        for logger in metrics_of(trainer):
+        for logger in csv_loggers(trainer):
             logger.seconds = self.seconds
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lightning_modules.console import say
 from lightning_modules.error_sentences import NO_ROOM, is_out_of_memory
-from lightning_modules.run.csv_files import metrics_of
+from lightning_modules.run.csv_files import csv_loggers
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
 from lightning_modules.run.step_overhead import RunCallback
@@ -288,7 +288,7 @@ class RunCheckpoint(RunCallback):
         last = self.folder(trainer) / LAST
         if trainer.is_global_zero and last.is_file():
             last.replace(last.with_name(PREVIOUS))
-        for logger in metrics_of(trainer):
+        for logger in csv_loggers(trainer):
             logger.sync()
         trainer.save_checkpoint(last)
         self.saved_step = trainer.global_step

@@ -110,8 +110,8 @@ class MetricsCSV(Logger):
         return kept
 
 
-def metrics_of(trainer: pl.Trainer) -> list[MetricsCSV]:
-    """The loggers of this kind."""
+def csv_loggers(trainer: pl.Trainer) -> list[MetricsCSV]:
+    """The loggers that write a metrics.csv."""
     return [logger for logger in trainer.loggers if isinstance(logger, MetricsCSV)]
 
 
@@ -133,12 +133,12 @@ class MetricsRewinder(RunCallback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Note how many rows there are, so that lost ones are noticed."""
-        for logger in metrics_of(trainer):
+        for logger in csv_loggers(trainer):
             checkpoint[ROWS] = logger.rows_before(trainer.global_step)
 
     @staticmethod
     def _rewind(trainer: pl.Trainer, step: int, rows: int = 0) -> None:
-        for logger in metrics_of(trainer):
+        for logger in csv_loggers(trainer):
             logger.rewind(step, rows)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytorch_lightning.loggers import TensorBoardLogger
-from torch.utils.tensorboard import SummaryWriter
 
 from releg.naming.names import ESTIMATORS
 
@@ -18,32 +18,29 @@ BOUNDS = {
     "test/multi_sample_bound": "bound/test_multi_sample",
 }
 IMAGES = "images"
-# Under CUSTOM SCALARS: the variances of all layers in one chart, for each of both estimators, whose scales differ
-LAYOUT = {
-    "gradient variance, all layers": {
-        f"{kind}, {whose}": ["Multiline", [rf"grad_variance/{prefix}{kind}/layer\d+"]]
-        for kind in ("total", "within", "exact_within")
-        for whose, prefix in (("the run's estimator", ""), ("CRN at the same weights", "crn/"))
-        if (kind, prefix) != ("exact_within", "crn/")
-    }
-}
+VARIANCE = re.compile(r"grad_variance/(?:(?P<estimator>.+)/)?(?P<kind>\w+)/layer\d+")
+CHARTED = ("total", "within", "exact_within")  # the kinds of variance that are shown; grad_variance.csv has all
+CUSTOM_SCALARS = "gradient variance, all layers"  # the title above the charts
+Charts = dict[str, list[Any]]  # by title, as add_custom_scalars takes them
 
 
 class RunTensorBoard(TensorBoardLogger):
-    """Lightning's logger, with names that are sorted and short, and no scalar that only repeats the step."""
+    """Lightning's logger, with names that are sorted and short, and no scalar that only repeats the step.
 
-    @property
-    def experiment(self) -> SummaryWriter:
-        """The writer; the first time it also writes the layout."""
-        is_new = self._experiment is None
-        writer: SummaryWriter = super().experiment
-        if is_new and isinstance(writer, SummaryWriter):  # ranks other than 0 have a dummy
-            writer.add_custom_scalars(LAYOUT)
-        return writer
+    Under CUSTOM SCALARS it has charts of the gradient variances that the run measures, and of no others.
+    """
+
+    _charts: Charts | None = None  # that were written
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Write scalars under TensorBoard's names."""
-        super().log_metrics(renamed(metrics), step)
+        """Write scalars under TensorBoard's names, and the charts that they are the first for."""
+        shown = renamed(metrics)
+        super().log_metrics(shown, step)
+        written = self._charts or {}
+        charts = written | charts_of(shown)
+        if charts != written:
+            self._charts = charts
+            self.experiment.add_custom_scalars({CUSTOM_SCALARS: charts})  # TensorBoard reads the last one
 
     def log_hyperparams(self, params: Any, metrics: Mapping[str, float] | None = None, step: int | None = None) -> None:
         """Write settings and what they led to, under the same names and at the step of the metrics."""
@@ -52,8 +49,34 @@ class RunTensorBoard(TensorBoardLogger):
 
 
 def renamed(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics by their names in TensorBoard."""
-    return {_short(BOUNDS.get(name, name)): value for name, value in metrics.items() if name not in ("step", "epoch")}
+    """Metrics by their names in TensorBoard, without those that it does not show."""
+    names = {_short(BOUNDS.get(name, name)): value for name, value in metrics.items() if name not in ("step", "epoch")}
+    return {name: value for name, value in names.items() if _is_shown(name)}
+
+
+def charts_of(names: Iterable[str]) -> Charts:
+    """One chart with all layers for each kind of variance and each estimator: their scales differ."""
+    found = [(match["kind"], match["estimator"]) for name in names if (match := VARIANCE.fullmatch(name))]
+    in_order = sorted(dict.fromkeys(found), key=lambda each: CHARTED.index(each[0]))
+    return {f"{kind}, {_whose(estimator)}": ["Multiline", [_tags(kind, estimator)]] for kind, estimator in in_order}
+
+
+def _whose(estimator: str | None) -> str:
+    if estimator is None:
+        return "the run's estimator"
+    label = ESTIMATORS[estimator].label if estimator in ESTIMATORS else estimator
+    return f"{label} at the same weights"
+
+
+def _tags(kind: str, estimator: str | None) -> str:
+    """The pattern of the tags of all layers."""
+    prefix = "" if estimator is None else f"{re.escape(estimator)}/"
+    return rf"grad_variance/{prefix}{kind}/layer\d+"
+
+
+def _is_shown(name: str) -> bool:
+    variance = VARIANCE.fullmatch(name)
+    return variance is None or variance["kind"] in CHARTED
 
 
 def _short(name: str) -> str:

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from releg.estimators.base import Estimate, surrogate_of
+from releg.estimators.base import Estimate
 from releg.estimators.parts.antithetic import Antithetic, antithetic_gradient, opposites
-from releg.estimators.parts.multi_sample import bound_changes
+from releg.estimators.parts.multi_sample import bound_changes, multi_sample_answer
 from releg.estimators.parts.simulation import check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
 
@@ -56,13 +56,5 @@ class LocalDisArm(Antithetic):
             replaced = f + (other.signal - simulation.signals[layer]).view(-1, self.samples)
             change = bound_changes(f, replaced).flatten()
             pull = antithetic_gradient(change, path.z[layer], other.z, path.logits[layer].detach())
-            # surrogate_of averages over an image's paths, where the bound's gradient is a sum
             gradients.append(self.samples * (pull - weights[:, None] * simulation.scores[layer]))
-        return Estimate(
-            elbo=f.mean(1),
-            surrogate=surrogate_of(self.samples * weights * simulation.log_p, path.logits, gradients, self.samples),
-            logits=path.logits,
-            logit_grads=gradients,
-            path=path,
-            generative_grads=[self.samples * weights[:, None] * score for score in simulation.generative_scores],
-        )
+        return multi_sample_answer(simulation, weights, gradients, self.samples)

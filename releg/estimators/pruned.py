@@ -63,7 +63,7 @@ class Pruned(Estimator):
             choices = noise[len(model.layers) :]
             kept = [chosen(pi, choice) for pi, choice in zip(inclusion, choices, strict=True)]
             if self.flips >= ENGINE_PAYS:
-                differences = self.engine(model, path, model.generative_logits(path.z), False)
+                differences = self.engine(model, path, simulation.generative_logits, False)
             else:
                 tails = [path.noise[layer + 1 :] for layer in range(len(kept))]
                 differences = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from releg.estimators.base import Estimate, Estimator, surrogate_of
+from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.multi_sample import multi_sample_answer, one_replaced
 from releg.estimators.parts.simulation import check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
 
@@ -38,21 +38,10 @@ class Vimco(Estimator):
         f = simulation.signals[0].view(-1, self.samples)
         weights = f.softmax(1).flatten()  # (N,)
         signals = self._signals(f).flatten()
-        # surrogate_of averages over the paths of an image, but the gradient of the bound is a sum
         gradients = [self.samples * (signals - weights)[:, None] * score for score in simulation.scores]
-        return Estimate(
-            elbo=f.mean(1),
-            surrogate=surrogate_of(
-                self.samples * weights * simulation.log_p, simulation.path.logits, gradients, self.samples
-            ),
-            logits=simulation.path.logits,
-            logit_grads=gradients,
-            path=simulation.path,
-            generative_grads=[self.samples * weights[:, None] * score for score in simulation.generative_scores],
-        )
+        return multi_sample_answer(simulation, weights, gradients, self.samples)
 
     def _signals(self, f: Tensor) -> Tensor:
         """L - L_without_k, (B, K)."""
         others = (f.sum(1, keepdim=True) - f) / (self.samples - 1)  # mean of the others
-        replaced = torch.diag_embed(others - f) + f[:, None]  # (B, K, K): row k has f^k replaced
-        return f.logsumexp(1, keepdim=True) - replaced.logsumexp(2)
+        return f.logsumexp(1, keepdim=True) - one_replaced(f, others).logsumexp(2)

@@ -79,7 +79,7 @@ class Run:
 
     @property
     def warmup(self) -> int:
-        """The steps in which the learning rate rises to its peak."""
+        """The steps in which the learning rate warms up."""
         return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
 
     @property

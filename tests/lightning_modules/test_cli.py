@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import CONFIGS, cli
+from lightning_modules.untrusted_configs import read_yaml
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, fit, releg
 from tests.pages import blocks, section
 
@@ -52,6 +53,14 @@ def test_every_budget_is_a_valid_overlay(budget: str, tmp_path: Path) -> None:
     overlays = ["--config", "base.yaml", "--config", f"budget/{budget}", "--config", "estimator/likelihood_ratio.yaml"]
     fast = ["--model.layers", "[3]", "--trainer.fast_dev_run", "1", "--results_dir", str(tmp_path)]
     assert cli.main(["fit", *overlays, *fast]) == 0
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_every_budget_states_its_steps_rate_and_schedule(budget: str) -> None:
+    content = read_yaml(CONFIGS / "budget" / budget)
+    assert content["trainer"]["max_steps"] > 0
+    assert content["model"]["optimizer"]["init_args"]["lr"] > 0
+    assert "lr_scheduler" in content["model"]
 
 
 @pytest.mark.parametrize(

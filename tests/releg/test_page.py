@@ -16,7 +16,7 @@ import releg
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.report.library import BEGIN, END, PAGE, write_library
 from tests.environment import ROOT
-from tests.pages import blocks, section
+from tests.pages import blocks, link_weights, section
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -73,6 +73,17 @@ def test_every_parameter_of_the_vae_gets_a_gradient_and_it_learns(flips: int | N
 
 def test_the_categorical_example_learns() -> None:
     run("Several layers, and any graph", 1)  # asserts it itself
+
+
+def test_the_example_of_a_trained_model_loads_one_and_saves_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    link_weights(tmp_path)
+    bound = run("A trained model in one line", 0)["bound"]
+    assert isinstance(bound, torch.Tensor)
+    assert bound > -200  # without training it is 784 log 0.5 = -543
+    assert releg.load("net.safetensors").layers == [200, 200]
 
 
 def test_the_gradient_of_a_distributions_encoder_is_that_of_the_expectation() -> None:

@@ -1,6 +1,7 @@
 """The published weights give the recorded bounds, and nothing else passes for them."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,13 @@ def test_the_recorded_bound_is_found_again_from_the_file_alone(
     assert "all 1 cells verified" in shown.err
 
 
+def test_a_seed_may_be_as_far_from_the_mean_as_their_standard_deviation_allows(
+    results: Path, entry: dict[str, Any]
+) -> None:
+    two_seeds(entry, results, distance=0.5)
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 0
+
+
 def test_without_its_table_nothing_is_verified(
     results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +121,18 @@ def another_table(entry: dict[str, Any], results: Path) -> None:
     (results / "table1.json").write_text(json.dumps([rows[1] | {"test_nll_mean": 98.0}]))
 
 
+def two_seeds(entry: dict[str, Any], results: Path, distance: float) -> None:
+    """A table of two seeds whose bounds are one nat apart, with a mean at that distance from the published seed's."""
+    published_weights.publish(results, [entry])
+    mean = -entry["result"]["test/elbo"] + distance
+    row = {"test_nll_mean": mean, "test_nll_sd": math.sqrt(0.5), "seeds": [0, 1]}
+    (results / "table1.json").write_text(json.dumps([row | {"architecture": "3-4", "estimator": "crn"}]))
+
+
+def too_far_from_the_mean_of_its_seeds(entry: dict[str, Any], results: Path) -> None:
+    two_seeds(entry, results, distance=0.51)
+
+
 def no_description(entry: dict[str, Any], results: Path) -> None:
     (cell,) = published_weights.publish(results, [entry])
     save_model(cell.path, load(cell.path))
@@ -131,6 +151,7 @@ def another_cells_file(entry: dict[str, Any], results: Path) -> None:
         (other_data, "SBN(3-4) crn", "trained on data with SHA-256 1234, expected"),
         (no_file, "SBN(3-4) lr", "there is no file"),
         (another_table, "SBN(3-4) crn", "the table says 98.000, expected what the file records"),
+        (too_far_from_the_mean_of_its_seeds, "SBN(3-4) crn", "expected what the file records"),
         (no_description, "SBN(3-4) crn", "does not say its estimator, test/elbo, "),
         (another_cells_file, "SBN(3-4) lr", "the file is of SBN(3-4) crn, expected what its name says"),
     ],

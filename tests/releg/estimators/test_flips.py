@@ -15,6 +15,7 @@ from releg.estimators.disarm import DisArm
 from releg.estimators.local_expectation import LocalExpectation
 from releg.estimators.pruned import Pruned
 from releg.estimators.ugc import Ugc
+from releg.sbn import SigmoidBeliefNet
 from releg.systematic_sampling import chosen, proportional
 from tests.releg.estimators.cases import CASES
 from tests.releg.estimators.drawn import drawn, gradients
@@ -39,6 +40,21 @@ def test_the_engine_and_single_flips_give_the_same_numbers(monkeypatch: pytest.M
     for left, right in zip(one_by_one, gradients(Pruned(2), model, x, noise), strict=True):
         torch.testing.assert_close(left, right)
         assert bool((left == 0).any())
+
+
+@pytest.mark.parametrize("flips", [1, 4])  # one by one, and by the engine
+def test_pruned_evaluates_the_generative_net_once(flips: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, noise = drawn(Pruned(flips), LAYERS)
+    calls: list[int] = []
+
+    def counted(self: SigmoidBeliefNet, z: list[Tensor]) -> list[Tensor]:
+        calls.append(len(z))
+        return original(self, z)
+
+    original = SigmoidBeliefNet.generative_logits
+    monkeypatch.setattr(SigmoidBeliefNet, "generative_logits", counted)
+    gradients(Pruned(flips), model, x, noise)
+    assert calls == [len(LAYERS)]
 
 
 def test_one_layer_common_random_numbers_is_local_expectation_and_bitflip_their_random_unit() -> None:
