@@ -19,6 +19,7 @@ from releg.report.readme import write_readme
 from releg.report.summary import summary
 from releg.report.table1 import gap, longer_rows
 from releg.report.tables import power_of_ten
+from releg.report.variance import ratio
 from releg.report.writers import REPORTS
 from tests.environment import ROOT
 from tests.pages import PAGES, broken_links, section
@@ -121,14 +122,17 @@ def test_the_readme_says_what_longer_training_led_to() -> None:
 def test_the_readme_states_the_variances_that_were_measured() -> None:
     points = at_shared_weights(from_csv(RESULTS / "figure1.csv"))
     at = largest(points)
-    ratios = [
-        number(points, "lr", "total", layer, at)[0] / number(points, "crn", "total", layer, at)[0]
-        for layer in layers_of(points)
-    ]
-    low, high = (power_of_ten(math.floor(math.log10(each(ratios)))) for each in (min, max))
+    lr, crn = ([number(points, name, "total", layer, at) for layer in layers_of(points)] for name in ("lr", "crn"))
+    ratios = [ratio(top, bottom) for top, bottom in zip(lr, crn, strict=True)]
+    powers = [math.floor(math.log10(value)) for value, _ in ratios]
+    *most, last = (f"{v / 10**p:.1f} × {power_of_ten(p)}" for (v, _), p in zip(ratios, powers, strict=True))
     amount = f"After {at.step:,} steps, with 1,000 samples for each of {at.images:,} training images, "
-    assert f"{amount}LR's sampled variance is {low} to {high} times that of CRN" in FLAT
-    crn = [number(points, "crn", "total", layer, at) for layer in layers_of(points)]
+    assert f"{amount}LR's sampled variance is {', '.join(most)} and {last} times that of CRN in layers 1 to 4." in FLAT
+    above = [layer for layer, (value, _) in enumerate(ratios, start=1) if value > 1e8]
+    assert above == [2, 3]
+    assert all(value > 1e5 for value, _ in ratios)
+    assert "layers 1 and 4 are in this range, layers 2 and 3 above it, but with standard errors as large" in FLAT
+    assert all(0.9 < ratios[layer - 1][1] / ratios[layer - 1][0] < 1 for layer in above)
     assert max(error / value for value, error in crn) < 0.01
     assert "CRN's are known to within one percent" in FLAT
 
