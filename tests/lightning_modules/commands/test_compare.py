@@ -8,6 +8,7 @@ import pytest
 from lightning_modules import cli
 from lightning_modules.bench import variance_bias_cost
 from lightning_modules.bench.rounds import Schedule
+from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.commands import compare
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
 from releg.naming.names import label_of
@@ -144,7 +145,9 @@ def test_initial_weights_are_those_that_training_would_start_from(tmp_path: Path
     assert trained.estimator is None  # its baselines are untrained: they are trained like those of the others
     bright = trained.data.mean.argmax()
     assert trained.model.generative[0].bias[bright].item() == pytest.approx(trained.data.mean[bright].logit().item())
-    assert compare._untrained(configs, tmp_path).data.data_dir == tmp_path
+    elsewhere = compare._untrained(configs, tmp_path).data
+    assert isinstance(elsewhere, BinarizedMNIST)
+    assert elsewhere.data_dir == tmp_path
 
 
 @pytest.mark.parametrize(
