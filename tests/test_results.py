@@ -21,6 +21,7 @@ from releg.report.table1 import gap, longer_rows
 from releg.report.tables import power_of_ten
 from releg.report.variance import ratio
 from releg.report.writers import REPORTS
+from releg.weights import digest, load
 from tests.environment import ROOT
 from tests.pages import PAGES, broken_links, section
 
@@ -185,6 +186,13 @@ def test_the_orderings_that_the_page_states_were_measured() -> None:
     assert "RODEO, double control variates and RLOO come in this order, each about one standard error" in text
     reached = json.loads((RESULTS / "quick" / "extended.json").read_text())
     assert reached[0]["estimator"] == "crn"
+
+
+@pytest.mark.usefixtures("as_committed")
+def test_estimators_were_compared_at_the_weights_that_are_published() -> None:
+    compared = json.loads((RESULTS / "compare.json").read_text())
+    (path,) = re.findall(r"--ckpt results/(\S+)", compared["command"])
+    assert compared["weights_sha256"] == digest(load(RESULTS / path).state_dict(), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
