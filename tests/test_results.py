@@ -26,6 +26,7 @@ from tests.environment import ROOT
 from tests.pages import PAGES, broken_links, section
 
 RESULTS = ROOT / "results"
+COMPARED = RESULTS / "compare.json"
 FOLDERS = (".", "quick", "converged", "paper")  # the published table, and those of other budgets
 OTHER_RUN = "results/ is not as committed, so the README does not describe it"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -168,7 +169,7 @@ def test_the_readme_states_the_cost_that_was_measured() -> None:
 
 @pytest.mark.usefixtures("as_committed")
 def test_the_orderings_that_the_page_states_were_measured() -> None:
-    rows = json.loads((RESULTS / "compare.json").read_text())["rows"]
+    rows = json.loads(COMPARED.read_text())["rows"]
     variance = {row["estimator"]: row["within"] for row in rows}
 
     def lead(less: str, more: str) -> float:
@@ -189,8 +190,25 @@ def test_the_orderings_that_the_page_states_were_measured() -> None:
 
 
 @pytest.mark.usefixtures("as_committed")
+def test_the_library_s_page_states_the_ratios_that_were_measured() -> None:
+    variance = {row["estimator"]: row["within"]["value"] for row in json.loads(COMPARED.read_text())["rows"]}
+    page = (ROOT / "releg" / "README.md").read_text(encoding="utf-8")
+    for words, name in (
+        ("`gradient`, `functional.common_random_numbers`", "common_random_numbers"),
+        ("the same with `flips=k`", "pruned"),
+        ("`functional.disarm`", "disarm"),
+        ("`functional.arms`", "arms"),
+        ("`functional.leave_one_out`", "leave_one_out"),
+        ("`CommonRandomNumbers`", "common_random_numbers"),
+        ("`functional.reinmax`", "reinmax"),
+    ):
+        ratio = float(f"{variance['likelihood_ratio'] / variance[name]:.2g}")
+        assert f"| {words} | {ratio:g} " in page
+
+
+@pytest.mark.usefixtures("as_committed")
 def test_estimators_were_compared_at_the_weights_that_are_published() -> None:
-    compared = json.loads((RESULTS / "compare.json").read_text())
+    compared = json.loads(COMPARED.read_text())
     (path,) = re.findall(r"--ckpt results/(\S+)", compared["command"])
     assert compared["weights_sha256"] == digest(load(RESULTS / path).state_dict(), {})
 
