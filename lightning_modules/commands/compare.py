@@ -12,7 +12,7 @@ from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
 from lightning_modules.commands.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.console import EndedEarlyError
 from lightning_modules.run.load import Trained, load_trained
-from lightning_modules.run.provenance import provenance
+from lightning_modules.run.provenance import provenance, without_command
 from lightning_modules.run.settings import Settings
 from lightning_modules.shipped_estimators import shipped_names
 from releg.files import check_writable, write_json
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     check_writable(options.output)
     read_estimators(options.estimators)  # a mistake is reported before anything is measured
-    made = {key: value for key, value in provenance().items() if key != "command"}  # as it starts, not as it ends
+    made = without_command(provenance())  # as it starts, not as it ends
     try:
         measured = _measure(options)
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from lightning_modules.console import showing
 from lightning_modules.grid.options import at_least
 from lightning_modules.run.csv_files import variance_csv, variance_rows
 from lightning_modules.run.load import load_trained
-from lightning_modules.run.provenance import provenance
+from lightning_modules.run.provenance import provenance, without_command
 from releg.estimators.base import Estimator
 from releg.files import check_writable, write_atomically, write_json
 from releg.measure.collected import GradientVariances
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     others = read_estimators(options.estimators)
     output = _checked(options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv"))
-    made = {key: value for key, value in provenance().items() if key != "command"}  # as it starts, not as it ends
+    made = without_command(provenance())  # as it starts, not as it ends
     trained = load_trained(options.ckpt, options.data_dir, options.trust)
     images = trained.data.training_images(options.num_images)
     asked = prepare(others, trained.estimator, trained.model, images, options.baseline_steps, options.seed)

@@ -12,7 +12,7 @@ from lightning_modules.grid.options import ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import differences, settings_of
-from lightning_modules.run.provenance import EARLIER, read_provenance
+from lightning_modules.run.provenance import EARLIER, read_provenance, without_command
 from lightning_modules.run.result import digest_of
 from lightning_modules.shipped_estimators import read_estimator
 from releg.architecture import architecture_name
@@ -167,4 +167,4 @@ def _nature(name: str) -> dict[str, Any]:
 
 def _provenance(folder: Path) -> list[dict[str, Any]]:
     """One entry per process that worked on the run; without command lines, which are full of this machine's paths."""
-    return [{key: value for key, value in entry.items() if key != "command"} for entry in read_provenance(folder)]
+    return [without_command(entry) for entry in read_provenance(folder)]

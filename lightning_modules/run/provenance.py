@@ -48,6 +48,11 @@ def provenance() -> dict[str, Any]:
     }
 
 
+def without_command(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry that can be published: a command line may name folders of this machine."""
+    return {key: value for key, value in entry.items() if key != "command"}
+
+
 def record_provenance(folder: Path, data_checksum: str, config: Config) -> str:
     """Add one entry to provenance.json: a run that was interrupted has several.
 
