@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +30,15 @@ class Cost:
 
     start: float
     step: float
-    rest: float  # validation, test and measurements, spread over the steps
+    rest: float  # validation and test, spread over the steps
     steps: int
+    measured: tuple[tuple[int, float], ...] = ()  # of each measurement of the variance: after which step, seconds
+    sample: float = 0.0  # of such a measurement
 
     def left(self, done: int) -> float:
         """Seconds left after `done` steps, without the start of a process."""
-        return (self.steps - done) * (self.step + self.rest / self.steps)
+        measurements = math.fsum(seconds for step, seconds in self.measured if step >= done)
+        return (self.steps - done) * (self.step + self.rest / self.steps) + measurements
 
     def total(self, done: int = 0) -> float:
         """Seconds of a process that continues after `done` steps, its start included."""
@@ -61,7 +65,9 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))
     validations = max(1, steps // trainer["val_check_interval"])
     drawn = data.counts.val * validations * module.val_samples + data.counts.test * module.test_samples
-    return Cost(start, step, sample * drawn + _seconds_of_measurements(module, data, device, trainer), steps)
+    amounts = [amount for each in _measurements(trainer) for amount in _amounts(each["init_args"], steps)]
+    measured = _seconds_per_measured_sample(module, data, device) if amounts else 0.0
+    return Cost(start, step, sample * drawn, steps, tuple((at, count * measured) for at, count in amounts), measured)
 
 
 def _seconds_per_step(module: SBNModule, data: BinaryImages, device: torch.device, steps: int) -> float:
@@ -81,19 +87,17 @@ def _seconds_per_sample(module: SBNModule, x: Tensor) -> float:
     return _seconds(lambda: bounds.log_weights(module.model, x, 1, generator).sum().item()) / len(x)
 
 
-def _seconds_of_measurements(
-    module: SBNModule, data: BinaryImages, device: torch.device, trainer: dict[str, Any]
-) -> float:
-    amount = sum(_samples_measured(each["init_args"], trainer["max_steps"]) for each in _measurements(trainer))
-    if not amount:
-        return 0.0
+def _seconds_per_measured_sample(module: SBNModule, data: BinaryImages, device: torch.device) -> float:
     images = torch.from_numpy(data.images("train")[:TRIAL_IMAGES]).to(device)
     estimators = {"own": module.estimator}
     if not isinstance(module.estimator, CommonRandomNumbers):
         estimators["crn"] = CommonRandomNumbers()
-    measure(estimators, module.model, images, 2)  # the first may compile
-    seconds = _seconds(lambda: measure(estimators, module.model, images, TRIAL_SAMPLES))
-    return amount * seconds / (TRIAL_IMAGES * TRIAL_SAMPLES)
+
+    def trial() -> None:
+        measure(estimators, module.model, images, TRIAL_SAMPLES)
+
+    trial()  # may compile, some loops only for as many paths as this
+    return _seconds(trial) / (TRIAL_IMAGES * TRIAL_SAMPLES)
 
 
 def _measurements(trainer: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -101,10 +105,12 @@ def _measurements(trainer: dict[str, Any]) -> Iterable[dict[str, Any]]:
     return (each for each in trainer.get("callbacks") or [] if each["class_path"] == name)
 
 
-def _samples_measured(settings: dict[str, Any], max_steps: int) -> int:
-    points = {step for step in settings.get("steps") or [] if step < max_steps}
-    regular = max_steps // settings["every_n_steps"] if settings.get("every_n_steps") else 0
-    return (len(points) + regular + bool(settings["at_end"])) * settings["num_images"] * settings["samples_per_image"]
+def _amounts(settings: dict[str, Any], max_steps: int) -> Iterator[tuple[int, int]]:
+    """After which steps there is a measurement, and its samples of all images."""
+    every = settings.get("every_n_steps")
+    steps = {*(settings.get("steps") or ()), *(range(every, max_steps, every) if every else ())}
+    steps = {step for step in steps if step < max_steps} | ({max_steps} if settings["at_end"] else set())
+    return ((step, settings["num_images"] * settings["samples_per_image"]) for step in sorted(steps))
 
 
 def _seconds(do: Callable[[], object]) -> float:

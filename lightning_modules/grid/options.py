@@ -158,6 +158,11 @@ def budget_file(name: str) -> Path:
     return CONFIGS / "budget" / f"{name}.yaml"
 
 
+def is_shipped(budget: Path, *names: str) -> bool:
+    """Whether the budget is one of these, and not a user's own of the same name."""
+    return budget in [budget_file(name) for name in names]
+
+
 def at_least(low: int) -> Callable[[str], int]:
     """A reader of whole numbers that are at least `low`."""
 

@@ -6,18 +6,14 @@ Those of the published table are in results/, those of a longer budget in its ow
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.architecture import architecture_name
-from releg.naming.csv_formats import read_variances
 from releg.naming.file_names import WEIGHTS
-from releg.naming.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, LONGEST_BUDGETS
-from releg.report.figure1_data import variance_file
+from releg.naming.names import LONGEST_BUDGETS
 from releg.report.runs import commit_words
 from releg.weights import load, load_weights, save_model
 
@@ -54,67 +50,31 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
 
     Args:
         results: the folder of the budget, which holds weights/.
-        entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. Runs
-            whose folders are not here are skipped.
+        entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. Of those
+            whose folders are not here, only one that is published already can be the best.
     """
     best: dict[Cell, Mapping[str, Any]] = {}
     for entry in entries:
         cell = cell_at(results, architecture_name(entry["config"]["model.layers"]), entry["estimator"])
+        if not (results / entry["folder"] / BEST).is_file() and not is_of(cell, entry):
+            continue
         if cell not in best or entry["result"]["val/elbo"] > best[cell]["result"]["val/elbo"]:
             best[cell] = entry
     written = []
     for cell, entry in best.items():
-        checkpoint = results / entry["folder"] / BEST
-        if not checkpoint.is_file() or (cell.path.is_file() and _describes(cell, entry)):
+        if is_of(cell, entry):
             continue
+        checkpoint = results / entry["folder"] / BEST
         load_run_checkpoint(checkpoint)  # ValueError if it does not fit its digest
         cell.path.parent.mkdir(parents=True, exist_ok=True)
         save_model(cell.path, load(checkpoint), describe(cell, entry))
-        if cell.architecture == FIGURE1_ARCHITECTURE:
-            for suffix in (".csv", ".json"):  # those of other weights
-                variance_file(results, cell.estimator).with_suffix(suffix).unlink(missing_ok=True)
         written.append(cell)
     return written
 
 
-def _describes(cell: Cell, entry: Mapping[str, Any]) -> bool:
-    """Whether the cell's file is that of this run already."""
-    return describe(cell, entry).items() <= read_description(cell).items()
-
-
-def measure_variance(results: Path, entries: Iterable[Mapping[str, Any]], jobs: int) -> None:
-    """Measure Figure 1's gradient variances at the published weights of LR, unless all training images were measured.
-
-    From the run's own checkpoint, which has its baselines, so nothing is measured where the run is not. In a process of
-    its own, which continues an interrupted measurement.
-    """
-    cell = cell_at(results, FIGURE1_ARCHITECTURE, "lr")
-    output = variance_file(results, cell.estimator)
-    measured = {row["num_images"] for row in read_variances(output)}
-    checkpoints = [results / entry["folder"] / BEST for entry in entries if _is_published(entry, cell)]
-    here = [checkpoint for checkpoint in checkpoints if checkpoint.is_file()]
-    if not here or measured == {str(FIGURE1_IMAGES)}:
-        return
-    print(f"measuring the gradient variance of {cell} on {FIGURE1_IMAGES:,} images", file=sys.stderr, flush=True)
-    words = [
-        "--ckpt",
-        str(here[0]),
-        "--num-images",
-        str(FIGURE1_IMAGES),
-        "--jobs",
-        str(jobs),
-        "--output",
-        str(output),
-    ]
-    command = [sys.executable, "-m", "lightning_modules.cli", "variance", *words]
-    if code := subprocess.run(command, check=False, stdout=sys.stderr).returncode:
-        raise ValueError(f"the gradient variance was not measured (exit code {code}); the same command continues it")
-
-
-def _is_published(entry: Mapping[str, Any], cell: Cell) -> bool:
-    """Whether the cell's file is of this run."""
-    place = architecture_name(entry["config"]["model.layers"]), entry["estimator"]
-    return place == (cell.architecture, cell.estimator) and cell.path.is_file() and _describes(cell, entry)
+def is_of(cell: Cell, entry: Mapping[str, Any]) -> bool:
+    """Whether the cell's file is there, and of this run."""
+    return cell.path.is_file() and describe(cell, entry).items() <= read_description(cell).items()
 
 
 def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:

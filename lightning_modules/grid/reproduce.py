@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 
@@ -14,17 +13,22 @@ from jsonargparse import ArgumentError
 
 from lightning_modules.console import quieten
 from lightning_modules.grid import local_launcher
+from lightning_modules.grid.books import Books
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate
-from lightning_modules.grid.jobs import Launcher
-from lightning_modules.grid.manifest import check_manifests, kept, write_manifests
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, LAUNCHERS, OTHER_ARCHITECTURES, Options, budget_file
-from lightning_modules.grid.plan import GridRun, RunStatus, find, plan, plan_extended
-from lightning_modules.grid.published_weights import measure_variance, publish
+from lightning_modules.grid.figure1_measurement import MEASURED_CELL, measure_variance, measures_at_the_end
+from lightning_modules.grid.jobs import Ended, Job, Launcher
+from lightning_modules.grid.manifest import check_manifests
+from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, Options
+from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended
 from lightning_modules.run.settings import Settings, build
-from releg.naming.file_names import RUNS
-from releg.naming.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
-from releg.report.all import write_all
+from releg.naming.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
+
+OnEnd = Callable[[Mapping[GridRun, str]], object]  # called after a run has ended, with what went wrong so far
+
+
+def _leave(problems: Mapping[GridRun, str]) -> None:
+    """Nothing is written before all runs have ended."""
 
 
 def reproduce(options: Options, lock: int, command: str, started: float) -> int:
@@ -42,33 +46,20 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     runs += plan(options.budget, options.seeds, options.results, OTHER_ARCHITECTURES)
     if options.extended:
         runs += plan_extended(options.budget, options.seeds, options.results)
-    settings = _read(runs)
-    found, problems = _find(settings, options)
+    books = Books(options, _read(runs), command, started)
+    found, damaged = books.find()
     wanted = [each for each in found if options.wants(each.run.architecture, each.run.estimator)]
-    made = [each.run for each in wanted if each.result is None]
-    problems.update(_train(found, wanted, options, lock, start_of_a_process))
-    again, damaged = _find({each.run: settings[each.run] for each in found}, options)
-    problems.update(damaged)
-    finished = [each for each in again if each.result is not None]
-    missing = {each.run: problems.get(each.run, "not trained yet") for each in again if each.result is None}
-    absent = {**problems, **missing}
-    write_manifests(options.results, command, finished, absent, made, time.monotonic() - started)
-    entries = json.loads((options.results / RUNS).read_bytes())["runs"]
-    if _is_shipped(options, PUBLISHED_BUDGET, *LONGEST_BUDGETS):
-        publish(options.results, entries)
-    print(write_all(options.results), flush=True)
-    if _is_shipped(options, PUBLISHED_BUDGET) and not options.report and not absent:
-        measure_variance(options.results, entries, options.jobs or local_launcher.default_jobs(len(runs)))
-        write_all(options.results)
+    books.to_make.update(each.run for each in wanted if each.result is None)
+    problems = _train(found, wanted, options, lock, start_of_a_process, books.write_if_possible)
+    tables, problems = books.write({**damaged, **problems})
+    print(tables, flush=True)
+    if measures_at_the_end(options):
+        measure_variance(options.results, options.jobs or local_launcher.default_jobs(len(runs)))
+        books.write(problems)
     print(f"written to {options.results}", file=sys.stderr)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
     return 1 if problems else 0
-
-
-def _is_shipped(options: Options, *budgets: str) -> bool:
-    """Whether the budget is one of these, and not a user's own of the same name."""
-    return options.budget in [budget_file(name) for name in budgets]
 
 
 def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
@@ -82,30 +73,13 @@ def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:
     return settings
 
 
-def _find(settings: Mapping[GridRun, Settings], options: Options) -> tuple[list[RunStatus], dict[GridRun, str]]:
-    """The runs' state on disk, or in the manifest if asked for. A damaged folder is a problem of that run only."""
-    found, problems = [], {}
-    for run, given in settings.items():
-        try:
-            found.append(find(run, given))
-        except (ValueError, OSError) as error:
-            problems[run] = str(error)
-    found = kept(options.results, found) if options.missing else found
-    return [each for each in found if _in_table(each, options)], problems
-
-
-def _in_table(status: RunStatus, options: Options) -> bool:
-    """Whether the table has a place for it: always one of the paper's nets, another one if it was asked for."""
-    run = status.run
-    return (
-        run.architecture in ARCHITECTURE_OVERLAYS
-        or status.result is not None
-        or options.wants(run.architecture, run.estimator)
-    )
-
-
 def _train(
-    found: list[RunStatus], wanted: list[RunStatus], options: Options, lock: int, start_of_a_process: float
+    found: list[RunStatus],
+    wanted: list[RunStatus],
+    options: Options,
+    lock: int,
+    start_of_a_process: float,
+    on_end: OnEnd = _leave,
 ) -> dict[GridRun, str]:
     """Make the wanted runs that have no result yet. Returns what went wrong."""
     waiting = [each for each in wanted if each.result is None]
@@ -117,7 +91,7 @@ def _train(
         print(budget, file=sys.stderr)
         return {}
     with _launcher(options, len(wanted), lock) as launcher:
-        return _make(launcher, waiting, done, budget, start_of_a_process)
+        return _make(launcher, waiting, done, budget, start_of_a_process, on_end, measures_at_the_end(options))
 
 
 def _launcher(options: Options, runs: int, lock: int) -> AbstractContextManager[Launcher]:
@@ -134,28 +108,51 @@ def make_locally(
 
 
 def _make(
-    launcher: Launcher, waiting: list[RunStatus], done: int, title: str, start_of_a_process: float
+    launcher: Launcher,
+    waiting: list[RunStatus],
+    done: int,
+    title: str,
+    start_of_a_process: float,
+    on_end: OnEnd = _leave,
+    measures: bool = False,
 ) -> dict[GridRun, str]:
     launcher.check_memory(waiting)
     costs = _costs(waiting, launcher.threads, start_of_a_process)
     title = f"{title}; {launcher.place}" if launcher.place else title
-    with _display(waiting, done, costs, launcher.jobs, title, launcher.pace) as (display, ordered):
-        launcher.run_all(ordered, display.update)
+    then = _last_measurement(costs, launcher.jobs) if measures else ""
+    with _display(waiting, done, costs, launcher, title, then) as (display, ordered):
+
+        def update(running: list[Job], ended: list[Ended]) -> None:
+            display.update(running, ended)
+            if ended:
+                on_end(display.problems)
+
+        launcher.run_all(ordered, update)
     return display.problems
+
+
+def _last_measurement(costs: Mapping[GridRun, Cost], jobs: int) -> str:
+    """How long Figure 1's measurement on all training images takes after the runs; empty if they lack its run."""
+    of_figure1 = [cost for run, cost in costs.items() if (run.architecture, run.estimator) == MEASURED_CELL]
+    if not of_figure1:
+        return ""
+    seconds = of_figure1[0].sample * FIGURE1_IMAGES * FIGURE1_SAMPLES / jobs
+    return f"; then about {duration(seconds)} for the gradient variances of Figure 1 on all training images"
 
 
 @contextmanager
 def _display(
-    waiting: list[RunStatus], done: int, costs: dict[GridRun, Cost], jobs: int, title: str, pace: str
+    waiting: list[RunStatus], done: int, costs: dict[GridRun, Cost], launcher: Launcher, title: str, then: str
 ) -> Iterator[tuple[GridDisplay, list[RunStatus]]]:
     """The display that follows the runs, and the order to make them in."""
+    jobs, pace = launcher.jobs, launcher.pace
     if costs:  # the longest first: none is left to run alone at the end; and a whole table after each seed
         waiting = sorted(waiting, key=lambda each: (each.run.seed, -costs[each.run].total(each.steps_done)))
     display = GridDisplay(len(waiting) + done, done, waiting, costs, jobs)
     seconds = display.seconds_left()
     at_a_time = f"; {jobs} at a time" if jobs > 1 else ""
     time_needed = "" if seconds is None else f"; about {duration(seconds)} {pace} (estimated from the first steps)"
-    display.tell(title + at_a_time + time_needed)
+    display.tell(title + at_a_time + time_needed + then)
     try:
         yield display, waiting
     finally:

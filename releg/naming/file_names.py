@@ -18,6 +18,7 @@ COMPARE = "compare.json"
 BENCH, BENCH_STUDIES = "bench.json", "bench_studies.json"
 LIBRARY_TIMES, LIBRARY_TRAINING = "library_times.json", "library_training.json"
 WEIGHTS = "weights"  # the folder of the published models
+MEASUREMENTS = "variance"  # the folder of the gradient variances at the end of runs
 
 # In results/: the numbers of reports. Their pages, tables and figures have the same name with another ending
 TABLE1 = "table1.json"

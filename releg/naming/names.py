@@ -69,7 +69,7 @@ SCHEDULES = {
 
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
-FIGURE1_IMAGES = 50_000  # on which the paper measures gradient variances
+FIGURE1_IMAGES, FIGURE1_SAMPLES = 50_000, 1_000  # on which the paper measures gradient variances, and of each
 EXTENDED_ARCHITECTURE = "200-200"  # of the second table
 
 AUTHORS_STEPS = 2_000_000  # of the authors' later code

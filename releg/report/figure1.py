@@ -25,6 +25,7 @@ from releg.report.figure1_data import (
     layers_of,
     measurement,
     number,
+    run_words,
 )
 from releg.report.runs import budget_sentence, figure1_runs, read_manifest
 from releg.report.style import as_bytes, in_style
@@ -124,11 +125,12 @@ def panel_notes(points: list[Point]) -> list[str]:
     trained = {point.trained_with for point in points if point.quantity == "val_elbo"}
     absent = [known.label for name, known in ESTIMATORS.items() if name not in trained]
     lines = [f"(a), (c) {' and '.join(absent)} was not trained with this budget."] if trained and absent else []
+    if len(seeds := {point.seed for point in points if point.quantity == "val_elbo"}) > 1:
+        lines += [f"(a), (c) Means over up to {len(seeds)} seeds; the bands reach from the lowest to the highest."]
     if shared := at_shared_weights(points):
-        label = ESTIMATORS[shared[0].trained_with].label
         apart = ": the separate points, with standard errors" if len(_image_counts(shared)) > 1 else ""
-        lines += [f"(b) Both at the {label} run's weights: sampled total variance, {amount(shared)}{apart}."]
-    clocks = "each run's training clock, slower if the machine had other work; bench.md compares the time of a step"
+        lines += [f"(b) Both at the weights of {run_words(shared)}: sampled total variance, {amount(shared)}{apart}."]
+    clocks = "each run's training clock, slower if the machine had other work; `releg bench` times a step"
     return [*lines, f"(c) Not in the paper: {clocks}."]
 
 
@@ -159,7 +161,6 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
 
 
 def _draw_layer(axes: Axes, points: list[Point], estimator: str, layer: int, with_errors: bool) -> None:
-    """Means over seeds."""
     steps = sorted(set(map(measurement, points)))
     x = [at.step for at in steps]
     values, errors = zip(*(number(points, estimator, "total", layer, at) for at in steps), strict=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
-import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from releg.naming.csv_formats import WHOLE, csv_text, read_csv, read_variances
-from releg.naming.file_names import FIGURE1, VARIANCES, WEIGHTS
-from releg.naming.names import ESTIMATORS, FIGURE1_ARCHITECTURE
+from releg.naming.file_names import FIGURE1, MEASUREMENTS, VARIANCES
+from releg.naming.names import ESTIMATORS
+from releg.report.artefacts import readable
 from releg.report.runs import Run, figure1_runs, read_manifest
 
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
 MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
+MEASURED_RUN = "run"  # in what made a measurement: the digest that its run has in runs.json
 Number = tuple[float, float]  # value, standard error
 
 
@@ -50,7 +52,7 @@ def all_points(results: Path) -> list[Point]:
     chosen = figure1_runs(read_manifest(results).runs)
     elsewhere = {(run.estimator, run.seed) for run in chosen if not run.is_here}
     kept = [point for point in from_csv(results / FIGURE1) if (point.trained_with, point.seed) in elsewhere]
-    return with_published([*gather(chosen), *kept], chosen, results) if chosen else []
+    return with_measurements([*gather(chosen), *kept], chosen, results) if chosen else []
 
 
 def gather(runs: list[Run]) -> list[Point]:
@@ -59,23 +61,38 @@ def gather(runs: list[Run]) -> list[Point]:
     return [point for run in chosen for point in (*_bounds(run), *_variances(run))]
 
 
-def with_published(points: list[Point], runs: list[Run], results: Path) -> list[Point]:
-    """The points, with the variances at the published weights, which are those of the best seed."""
+def with_measurements(points: list[Point], runs: list[Run], results: Path) -> list[Point]:
+    """The points, with the variances that were measured on more images at the end of a run."""
     for name in ESTIMATORS:
-        mine = [run for run in runs if run.estimator == name]
-        if not mine:
+        path = measurement_file(results, name)
+        run = measured_run(runs, path)
+        if run is None:
             continue
-        best = max(mine, key=lambda run: float(run.result["val/elbo"]))  # the published one
-        rows = [row for row in read_variances(variance_file(results, name)) if row["estimator"] in MEASURED]
-        new = [_point(best, row, quantity=row["kind"], estimator=MEASURED[row["estimator"]]) for row in rows]
+        rows = [row for row in read_variances(path) if row["estimator"] in MEASURED]
+        new = [_point(run, row, quantity=row["kind"], estimator=MEASURED[row["estimator"]]) for row in rows]
         known = {_place(point) for point in new}  # already, if they come from figure1.csv
         points = [point for point in points if _place(point) not in known] + new
     return points
 
 
-def variance_file(results: Path, trained_with: str) -> Path:
-    """The variances at the published weights of Figure 1's net, as `releg variance` writes them."""
-    return results / WEIGHTS / FIGURE1_ARCHITECTURE / f"{trained_with}.variance.csv"
+def measurement_file(results: Path, trained_with: str) -> Path:
+    """The variances at the end of a run of Figure 1's net, as `releg variance` writes them."""
+    return results / MEASUREMENTS / f"{trained_with}.csv"
+
+
+def read_measured(path: Path) -> dict[str, Any]:
+    """What made such a file, from the .json beside it; empty if there is none."""
+    path = path.with_suffix(".json")
+    if not path.is_file():
+        return {}
+    with readable(path, "what releg variance writes", "measure again, or restore it with git"):
+        return dict(json.loads(path.read_bytes()))
+
+
+def measured_run(runs: list[Run], path: Path) -> Run | None:
+    """The run whose weights were measured; None if it is not among these: it may have been trained again."""
+    digest = read_measured(path).get(MEASURED_RUN)
+    return next((run for run in runs if digest and run.digest == digest), None)
 
 
 def _place(point: Point) -> tuple[object, ...]:
@@ -120,10 +137,20 @@ def from_csv(path: Path) -> list[Point]:
 
 
 def at_shared_weights(points: list[Point]) -> list[Point]:
-    """The variances of both estimators at the same weights: those of the LR run, or CRN's if LR has none yet."""
+    """The variances of both estimators at the weights of one run: an LR run, or one of CRN if LR has none yet.
+
+    Of several seeds, that with most images; if they have the same, the first.
+    """
     measured = [point for point in points if point.layer is not None]
     owner = min((p.trained_with for p in measured), key=list(ESTIMATORS).index, default="")
-    return [point for point in measured if point.trained_with == owner]
+    mine = [point for point in measured if point.trained_with == owner]
+    seed = min(((-(p.num_images or 0), p.seed) for p in mine), default=(0, 0))[1]
+    return [point for point in mine if point.seed == seed]
+
+
+def run_words(points: list[Point]) -> str:
+    """The run whose weights these variances share."""
+    return f"the {ESTIMATORS[points[0].trained_with].label} run with seed {points[0].seed}"
 
 
 def layers_of(points: list[Point]) -> list[int]:
@@ -142,13 +169,10 @@ def largest(points: list[Point]) -> Measurement:
 
 
 def number(points: list[Point], estimator: str, kind: str, layer: int, at: Measurement) -> Number:
-    """Mean over seeds; NaN if nothing was measured."""
+    """A variance at shared weights, with its standard error; NaN if it was not measured."""
     key = (estimator, kind, layer, at)
     here = [p for p in points if (p.estimator, p.quantity, p.layer, measurement(p)) == key]
-    if not here:
-        return math.nan, math.nan
-    error = math.sqrt(math.fsum((p.standard_error or 0.0) ** 2 for p in here)) / len(here)
-    return statistics.fmean(p.value for p in here), error
+    return (here[0].value, here[0].standard_error or 0.0) if here else (math.nan, math.nan)
 
 
 def amount(points: list[Point]) -> str:

@@ -41,6 +41,7 @@ class Run:
     label: str = ""  # the grid's name for the estimator, if known
     unbiased: bool = True
     objective: str = "elbo"
+    digest: str = ""  # of its entry
 
     @property
     def architecture(self) -> str:
@@ -121,6 +122,7 @@ def read_manifest(results: Path, name: str = RUNS) -> Manifest:
                 each.get("estimator", ""),
                 each.get("unbiased", True),
                 each.get("objective", "elbo"),
+                each.get("digest", ""),
             )
             for each in content["runs"]
         ]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1, VARIANCE_PAGE
-from releg.naming.names import ESTIMATORS
-from releg.report.artefacts import readable, remove
+from releg.report.artefacts import remove
 from releg.report.figure1_data import (
     Measurement,
     Number,
@@ -19,20 +17,24 @@ from releg.report.figure1_data import (
     from_csv,
     largest,
     layers_of,
+    measured_run,
     measurement,
+    measurement_file,
     number,
-    variance_file,
+    read_measured,
+    run_words,
 )
 from releg.report.runs import budget_sentence, commit_words, figure1_runs, machine, read_manifest
 from releg.report.tables import power_of_ten
 
 PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten
+CLEAR = 2  # standard errors from a limit of this range, beyond which there is no doubt
 
 INTRODUCTION = """# Gradient variance, LR against CRN
 
 Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the
-units of a layer; layer 1 is next to x. Both estimators are measured at the weights of the {label} run, on the same
-training images and noise: {amount}.
+units of a layer; layer 1 is next to x. Both estimators are measured at the weights of {run},
+on the same training images and noise: {amount}.
 LR has the baselines that its run had learned by then. Standard errors are over images; those of ratios assume
 independent numbers. Where rare events make up most of a number, its standard error is too small more often than not.
 
@@ -56,26 +58,25 @@ def write_variance(results: Path) -> list[Path]:
     if not (chosen and points):
         remove(results / VARIANCE_PAGE)
         return []
-    label, at = ESTIMATORS[points[0].trained_with].label, largest(points)
+    at = largest(points)
     low, high = map(power_of_ten, PAPERS_RATIOS)
-    lines = [INTRODUCTION.format(net=chosen[0].net, label=label, amount=amount(points))]
+    lines = [INTRODUCTION.format(net=chosen[0].net, run=run_words(points), amount=amount(points))]
     lines += [f"## After {at.step:,} steps: total", "", *_total(points, at)]
     lines += ["", f"## After {at.step:,} steps: within an image", "", *_within(points, at)]
     lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, "total", "total")]
     lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, "exact_within", "within")]
     lines += ["", f"{budget_sentence(chosen)} The paper's text gives ratios between {low} and {high}."]
-    lines += _how_measured(variance_file(results, points[0].trained_with).with_suffix(".json"), at)
+    path = measurement_file(results, points[0].trained_with)
+    if measured_run(chosen, path) is not None:
+        lines += _how_measured(path, at)
     return [write_atomically(results / VARIANCE_PAGE, "\n".join(lines) + "\n")]
 
 
 def _how_measured(path: Path, at: Measurement) -> list[str]:
-    """At which commit and on which machine the measurement at the published weights was made, if it was."""
-    if not path.is_file():
-        return []
-    with readable(path, "what releg variance writes", "measure again, or restore it with git"):
-        made = json.loads(path.read_bytes())
-        where = f"at commit {commit_words(made)} on {machine(made)}"
-        return ["", f"The {at.images:,} images after {at.step:,} steps were measured {where}."]
+    """At which commit and on which machine the variances at the end of the run were measured."""
+    made = read_measured(path)
+    where = f"at commit {commit_words(made)} on {machine(made)}"
+    return ["", f"The {at.images:,} images after {at.step:,} steps were measured {where}."]
 
 
 def ratio(top: Number, bottom: Number) -> Number:
@@ -111,12 +112,14 @@ def _total(points: list[Point], at: Measurement) -> list[str]:
 
 
 def against_paper(one: Number) -> str:
-    """Whether a ratio lies in the range that the paper's text gives."""
+    """Whether a ratio lies in the range that the paper's text gives, and whether its standard error leaves a doubt."""
     low, high = (10.0**power for power in PAPERS_RATIOS)
-    value, _ = one
+    value, error = one
     if math.isnan(value):
         return "–"
-    return "below" if value < low else "above" if value > high else "yes"
+    verdict = "below" if value < low else "above" if value > high else "yes"
+    is_close = min(abs(value - limit) for limit in (low, high)) < CLEAR * error
+    return f"{verdict}, by less than two standard errors" if is_close else verdict
 
 
 def _within(points: list[Point], at: Measurement) -> list[str]:

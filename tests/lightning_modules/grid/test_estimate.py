@@ -1,6 +1,15 @@
 """How long the grid will take."""
 
+import time
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.grid import estimate
 from lightning_modules.grid.estimate import Cost, left_together
+from lightning_modules.grid.options import budget_file
+from lightning_modules.grid.plan import plan, status_of
 
 
 def test_time_left_is_the_sum_over_runs_divided_by_jobs_but_no_less_than_the_longest() -> None:
@@ -15,3 +24,37 @@ def test_a_continued_run_costs_only_what_is_left() -> None:
     assert cost.total() == 25.0
     assert cost.total(50) == 15.0
     assert cost.left(100) == 0.0
+
+
+def test_measurements_count_where_they_are_not_spread_over_the_steps() -> None:
+    """Most are in the first steps: spread, they would make the rest of the run seem ten times as long."""
+    cost = Cost(start=0.0, step=0.1, rest=0.0, steps=100, measured=((1, 30.0), (3, 30.0), (100, 5.0)))
+    assert cost.left(0) == 75.0
+    assert cost.left(1) == pytest.approx(74.9)  # it comes after the step
+    assert cost.left(2) == pytest.approx(44.8)
+    assert cost.left(50) == 10.0
+    assert cost.left(100) == 5.0
+
+
+def test_a_run_is_predicted_with_its_measurements_but_without_what_only_the_first_of_them_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some loops are compiled only for as many paths as a measurement has; that made minutes into days."""
+    compiled: set[int] = set()
+
+    def measure(estimators: object, model: object, images: object, samples: int) -> None:
+        time.sleep(0.02 if samples in compiled else 0.5)
+        compiled.add(samples)
+
+    monkeypatch.setattr(estimate, "measure", measure)
+    (lr,) = (
+        run
+        for run in plan(budget_file("standard"), 1, tmp_path)
+        if (run.architecture, run.estimator) == ("32-64-128-256", "lr")
+    )
+    cost = estimate.estimate(status_of(lr).config, BinarizedMNIST(), start=1.0)
+    steps = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 150_000, 200_000)
+    assert tuple(step for step, _ in cost.measured) == steps
+    assert 0.02 <= cost.sample * estimate.TRIAL_IMAGES * estimate.TRIAL_SAMPLES < 0.4
+    assert [seconds for _, seconds in cost.measured] == [pytest.approx(cost.sample * 100 * 1_000)] * len(steps)
+    assert 0 < cost.step < 1

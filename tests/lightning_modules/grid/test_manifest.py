@@ -19,7 +19,7 @@ from lightning_modules.run.provenance import PROVENANCE
 from lightning_modules.run.result import write_result
 from releg.naming.file_names import EXTENDED_RUNS, RUNS
 from releg.report.extended import write_extended
-from releg.report.figure1_data import variance_file
+from releg.report.figure1_data import measurement_file
 from releg.report.readme import write_readme
 from tests.lightning_modules.run_states import RESULT
 
@@ -172,7 +172,7 @@ def test_what_was_trained_elsewhere_stays_in_the_tables_until_it_is_trained_here
 def test_a_report_in_a_fresh_clone_changes_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *handler: None)
     kept = (RUNS, "table1.json", "figure1.csv", "paper.json", "variance.md")
-    measured = variance_file(tmp_path, "lr").with_suffix(".json")
+    measured = measurement_file(tmp_path, "lr").with_suffix(".json")
     measured.parent.mkdir(parents=True)
     shutil.copy(RESULTS / measured.relative_to(tmp_path), measured)
     for name in kept:

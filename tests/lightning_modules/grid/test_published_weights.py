@@ -1,22 +1,13 @@
 """The best model of each cell of Table 1, in a file that says where it comes from."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from lightning_modules.grid import published_weights
-from lightning_modules.grid.published_weights import (
-    measure_variance,
-    publish,
-    published,
-    read_description,
-)
-from releg.naming.csv_formats import VARIANCE_COLUMNS, csv_text
-from releg.report.figure1_data import variance_file
+from lightning_modules.grid.published_weights import publish, published, read_description
 from releg.weights import load
 from tests.lightning_modules.run_states import RESULT, save_best
 from tests.releg.helpers import random_model
@@ -91,39 +82,20 @@ def test_the_file_says_what_its_number_depends_on(tmp_path: Path) -> None:
     assert json.loads(says["settings"]) == CONFIG
 
 
-@pytest.mark.parametrize(("images", "again"), [(None, True), (100, True), (50_000, False)])
-def test_variances_are_measured_unless_all_training_images_were(
-    images: int | None, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_is_better_but_neither_here_nor_published_does_not_keep_the_best_at_hand_from_it(
+    tmp_path: Path,
 ) -> None:
-    called: list[list[str]] = []
-
-    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        called.append(words)
-        return subprocess.CompletedProcess(words, 0)
-
-    monkeypatch.setattr(published_weights.subprocess, "run", run)
-    monkeypatch.setattr(published_weights, "FIGURE1_ARCHITECTURE", "3-4")
-    monkeypatch.setattr("releg.report.figure1_data.FIGURE1_ARCHITECTURE", "3-4")
-    worse, best = (
-        finished(tmp_path / name, 0.0, bound) | {"estimator": "lr"} for name, bound in [("worse", -2.0), ("best", -1.0)]
-    )
-    measure_variance(tmp_path, [worse, best], jobs=2)
-    assert not called, "there are no weights yet"
-    publish(tmp_path, [worse, best])
-    measure_variance(tmp_path, [worse, best | {"folder": "elsewhere"}], jobs=2)
-    assert not called, "the run, with its baselines, is not here"
-    output = variance_file(tmp_path, "lr")
-    if images:
-        output.write_text(
-            csv_text(VARIANCE_COLUMNS, [(200_000, "likelihood_ratio", 1, "total", 2.0, 0.1, images, 1000)])
-        )
-    measure_variance(tmp_path, [worse, best], jobs=2)
-    assert [words[words.index("--ckpt") + 1] for words in called] == [str(tmp_path / "best" / "best.ckpt")] * again
+    """Seed 0 is trained again and ends below seed 1, which was trained elsewhere: the file is of the new seed 0."""
+    first, other = (finished(tmp_path / name, 0.0, bound) for name, bound in [("0", -1.0), ("1", -2.0)])
+    (cell,) = publish(tmp_path, [first, other])
+    elsewhere = other | {"folder": "elsewhere"}
+    again = finished(tmp_path / "again", 7.0, -3.0)
+    assert publish(tmp_path, [again, elsewhere]) == [cell]
+    assert load(cell.path).generative[0].bias[0] == 7.0
 
 
-def test_a_measurement_that_fails_ends_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_weights, "FIGURE1_ARCHITECTURE", "3-4")
-    entry = finished(tmp_path / "run", 0.0, -1.0) | {"estimator": "lr"}
-    publish(tmp_path, [entry])
-    with pytest.raises(ValueError, match=r"was not measured \(exit code 2\); the same command continues it"):
-        measure_variance(tmp_path, [entry], jobs=1)  # there is no config beside the checkpoint
+def test_a_better_run_that_was_published_before_it_was_moved_stays(tmp_path: Path) -> None:
+    first, other = (finished(tmp_path / name, float(name), bound) for name, bound in [("0", -2.0), ("1", -1.0)])
+    (cell,) = publish(tmp_path, [first, other])
+    assert publish(tmp_path, [first, other | {"folder": "elsewhere"}]) == []
+    assert load(cell.path).generative[0].bias[0] == 1.0

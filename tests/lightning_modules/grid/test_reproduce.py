@@ -9,14 +9,12 @@ import pytest
 
 from lightning_modules import CONFIGS, RESULTS
 from lightning_modules.grid import local_launcher, reproduce
+from lightning_modules.grid.estimate import Cost
 from lightning_modules.grid.jobs import Launcher
 from lightning_modules.grid.options import OTHER_ARCHITECTURES, budget_file, parse_options
-from lightning_modules.grid.plan import RunStatus, plan, status_of
-from lightning_modules.run.folder import save_config
-from lightning_modules.run.provenance import record_provenance
-from lightning_modules.run.result import write_result
+from lightning_modules.grid.plan import GridRun, RunStatus, plan, status_of
 from releg.naming.file_names import PAPER
-from tests.lightning_modules.run_states import RESULT
+from tests.lightning_modules.run_states import RESULT, leave_finished
 
 
 def test_a_run_that_is_continued_has_as_many_threads_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,10 +52,7 @@ def test_a_net_that_the_paper_lacks_has_a_row_once_it_is_trained(
     words = ["--budget", str(budget), "--results", str(tmp_path), "--report"]
     options = replace(parse_options(words), budget=budget)
     (lr, crn) = plan(budget, 1, tmp_path, OTHER_ARCHITECTURES)
-    folder = status_of(crn).folder
-    save_config(folder, status_of(crn).config)
-    write_result(folder, RESULT | {"val/elbo": -101.0})
-    record_provenance(folder, "a checksum", status_of(crn).config)
+    leave_finished(status_of(crn))
     assert reproduce.reproduce(options, 0, "reproduce.sh", time.monotonic()) == 0
     table = capsys.readouterr().out
     assert "| 200 | CRN | 100.00 |  |" in table
@@ -65,3 +60,18 @@ def test_a_net_that_the_paper_lacks_has_a_row_once_it_is_trained(
     assert f"{lr}: " not in table
     assert "SBN(200-200) lr seed 0, " in table  # not trained yet
     assert not (tmp_path / "weights").exists()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ([("200-200", "lr")], ""),
+        (
+            [("200-200", "lr"), ("32-64-128-256", "lr")],
+            "; then about 83 min for the gradient variances of Figure 1 on all training images",
+        ),
+    ],
+)
+def test_the_time_of_the_last_measurement_is_told_if_its_run_is_made(kinds: list[tuple[str, str]], words: str) -> None:
+    costs = {GridRun(*kind, 0, ()): Cost(1.0, 0.01, 1.0, 200_000, sample=0.0002) for kind in kinds}
+    assert reproduce._last_measurement(costs, jobs=2) == words

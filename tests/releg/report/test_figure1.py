@@ -27,8 +27,8 @@ from releg.report.figure1_data import (
     from_csv,
     gather,
     largest,
+    measurement_file,
     number,
-    variance_file,
 )
 from releg.report.runs import read_manifest
 from releg.report.variance import against_paper, ratio, show, write_variance
@@ -163,20 +163,18 @@ def test_values_from_more_images_are_not_joined_to_the_others(results: Path) -> 
     assert [len(np.asarray(line.get_xdata())) for line in lines] == [6, 1] * 8  # two estimators, four layers
 
 
-def publish_variances(results: Path, seed: int, step: int) -> None:
-    """Measure the LR run of this seed on all images, at an earlier step than its last: the best of all seeds."""
+def measure_at_the_end(results: Path, seed: int, step: int) -> None:
+    """Measure the LR run of this seed on all images, at an earlier step than its last."""
     manifest = json.loads((results / "runs.json").read_text())
     (run,) = (each for each in manifest["runs"] if each["folder"].endswith(f"{ARCHITECTURE}lr{seed}"))
-    run["result"] |= {"val/elbo": run["result"]["val/elbo"] + 1.0, "best_step": step}
-    (results / "runs.json").write_text(json.dumps(manifest))
-    (results / run["folder"] / RESULT).write_text(json.dumps(run["result"]))
     rows = read_variances(results / run["folder"] / "grad_variance.csv")
     new = {"step": str(step), "num_images": "50000"}
     last = [",".join((row | new).values()) for row in rows if row["step"] == "10000"]
-    path = variance_file(results, "lr")
+    path = measurement_file(results, "lr")
     path.parent.mkdir(parents=True)
     path.write_text("\n".join([",".join(VARIANCE_COLUMNS), *last]) + "\n")
-    path.with_suffix(".json").write_text(json.dumps({"commit": "beef", "processor": "A CPU", "cores": 3}))
+    made = {"commit": "beef", "processor": "A CPU", "cores": 3, "run": run["digest"]}
+    path.with_suffix(".json").write_text(json.dumps(made))
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -184,7 +182,7 @@ def test_the_page_is_about_the_measurement_on_most_images_although_a_run_was_mea
     tmp_path: Path, seeds: int
 ) -> None:
     results = results_with_curves(tmp_path, seeds)
-    publish_variances(results, seed=seeds - 1, step=9_500)
+    measure_at_the_end(results, seed=seeds - 1, step=9_500)
     write_figure1(results)
     (page,) = write_variance(results)
     text = page.read_text()
@@ -200,12 +198,10 @@ def test_the_page_is_about_the_measurement_on_most_images_although_a_run_was_mea
     assert rows == [["| 9,500", "50,000"], ["| 10,000", "100"]] * 2  # in both tables of the course
 
 
-def test_variances_at_the_published_weights_are_those_of_the_best_seed_and_stand_beside_those_of_the_run(
-    tmp_path: Path,
-) -> None:
+def test_the_measurement_at_the_end_of_a_run_stays_with_that_run_however_many_seeds_there_are(tmp_path: Path) -> None:
     results = results_with_curves(tmp_path, seeds=2)
     before = all_points(results)
-    publish_variances(results, seed=1, step=10_000)
+    measure_at_the_end(results, seed=1, step=10_000)
     for _ in range(2):  # the second time figure1.csv has them already
         points = all_points(results)
         new = [point for point in points if point not in before]
@@ -216,6 +212,34 @@ def test_variances_at_the_published_weights_are_those_of_the_best_seed_and_stand
         assert shown == largest_lr.value, "not mixed with fewer images"
         (results / "figure1.csv").write_text(as_csv(points))
         shutil.rmtree(results / "runs", ignore_errors=True)
+
+
+def test_the_measurement_of_a_run_that_was_trained_again_is_left_out(tmp_path: Path) -> None:
+    results = results_with_curves(tmp_path)
+    before = all_points(results)
+    measure_at_the_end(results, seed=0, step=9_500)
+    manifest = json.loads((results / "runs.json").read_text())
+    for run in manifest["runs"]:
+        run["digest"] = f"another {run['digest']}"
+    (results / "runs.json").write_text(json.dumps(manifest))
+    assert all_points(results) == before
+    write_figure1(results)
+    assert "were measured at commit" not in write_variance(results)[0].read_text()
+
+
+@pytest.mark.parametrize(("measured", "shown"), [(None, 0), (1, 1)])
+def test_variances_are_compared_at_the_weights_of_one_run(tmp_path: Path, measured: int | None, shown: int) -> None:
+    """The one that was measured on most images, or else the first: a mean over runs would lack its standard error."""
+    results = results_with_curves(tmp_path, seeds=2)
+    if measured is not None:
+        measure_at_the_end(results, measured, 9_500)
+    points = all_points(results)
+    assert {(point.trained_with, point.seed) for point in at_shared_weights(points)} == {("lr", shown)}
+    note = panel_notes(points)
+    assert note[0] == "(a), (c) Means over up to 2 seeds; the bands reach from the lowest to the highest."
+    assert note[1].startswith(f"(b) Both at the weights of the LR run with seed {shown}: ")
+    write_figure1(results)
+    assert f"at the weights of the LR run with seed {shown},\n" in write_variance(results)[0].read_text()
 
 
 def test_the_amount_names_the_step_that_has_more_images(results: Path) -> None:
@@ -331,10 +355,20 @@ def test_the_ratio_is_taken_at_the_weights_of_the_lr_run(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(9e4, "below"), (1e5, "yes"), (1e8, "yes"), (2e8, "above"), (float("nan"), "–")]
+    ("value", "error", "text"),
+    [
+        (9e4, 1e3, "below"),
+        (9e4, 6e3, "below, by less than two standard errors"),
+        (1.1e5, 6e3, "yes, by less than two standard errors"),
+        (1e7, 1e6, "yes"),
+        (0.9e8, 0.06e8, "yes, by less than two standard errors"),
+        (5.3e8, 5.2e8, "above, by less than two standard errors"),
+        (5.3e8, 2e8, "above"),
+        (float("nan"), float("nan"), "–"),
+    ],
 )
-def test_the_page_says_whether_a_ratio_lies_in_the_papers_range(value: float, text: str) -> None:
-    assert against_paper((value, 1.0)) == text
+def test_the_page_says_whether_a_ratio_lies_in_the_papers_range(value: float, error: float, text: str) -> None:
+    assert against_paper((value, error)) == text
 
 
 def test_the_total_of_each_layer_is_compared_with_the_paper(results: Path) -> None:

@@ -1,0 +1,93 @@
+"""What a grid leaves behind: runs.json, the best models and the reports, written anew whenever a run has ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lightning_modules.grid.manifest import kept, write_manifests
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, Options, is_shipped
+from lightning_modules.grid.plan import GridRun, RunStatus, find
+from lightning_modules.grid.published_weights import publish
+from lightning_modules.run.settings import Settings
+from releg.naming.file_names import RUNS
+from releg.naming.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
+from releg.report.all import write_all
+
+Problems = dict[GridRun, str]  # what went wrong with a run
+
+
+class Written(NamedTuple):
+    """What the user gets to see of it."""
+
+    tables: str
+    problems: Problems
+
+
+@dataclass
+class Books:
+    """Keeps account of the runs of a command.
+
+    Args:
+        options: what the user asked for.
+        settings: of all runs of the grid.
+        command: what the user typed.
+        started: when this process began to load, on the monotonic clock.
+        to_make: the runs that this command makes, or goes on with.
+    """
+
+    options: Options
+    settings: Mapping[GridRun, Settings]
+    command: str
+    started: float
+    to_make: set[GridRun] = field(default_factory=set)
+
+    def find(self) -> tuple[list[RunStatus], Problems]:
+        """The runs' state on disk, or in the manifest if asked for. A damaged folder is a problem of that run only."""
+        found, problems = [], {}
+        for run, given in self.settings.items():
+            try:
+                found.append(find(run, given))
+            except (ValueError, OSError) as error:
+                problems[run] = str(error)
+        found = kept(self.options.results, found) if self.options.missing else found
+        return [each for each in found if self._in_table(each)], problems
+
+    def write(self, problems: Mapping[GridRun, str]) -> Written:
+        """Write everything from what is finished.
+
+        Args:
+            problems: of runs that this command tried to make.
+        """
+        results = self.options.results
+        found, damaged = self.find()
+        problems = {**problems, **damaged}
+        finished = [each for each in found if each.result is not None]
+        unfinished = {each.run: problems.get(each.run, "not trained yet") for each in found if each.result is None}
+        made = self.to_make & {*problems, *(each.run for each in finished)}
+        write_manifests(
+            results, self.command, finished, {**problems, **unfinished}, made, time.monotonic() - self.started
+        )
+        if is_shipped(self.options.budget, PUBLISHED_BUDGET, *LONGEST_BUDGETS):
+            publish(results, json.loads((results / RUNS).read_bytes())["runs"])
+        return Written(write_all(results), problems)
+
+    def write_if_possible(self, problems: Mapping[GridRun, str]) -> None:
+        """Write everything while other runs are training; what prevents it must not end them."""
+        try:
+            self.write(problems)
+        except (OSError, ValueError) as error:
+            print(f"the tables could not be written yet ({error})", file=sys.stderr, flush=True)
+
+    def _in_table(self, status: RunStatus) -> bool:
+        """Whether the table has a place for it: always one of the paper's nets, another one if it was asked for."""
+        run = status.run
+        return (
+            run.architecture in ARCHITECTURE_OVERLAYS
+            or status.result is not None
+            or self.options.wants(run.architecture, run.estimator)
+        )

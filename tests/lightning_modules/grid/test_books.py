@@ -1,0 +1,65 @@
+"""runs.json, tables and figures are there whenever a run has ended."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from lightning_modules import RESULTS
+from lightning_modules.grid import local_launcher, reproduce
+from lightning_modules.grid.jobs import Ended, Launcher, OnUpdate
+from lightning_modules.grid.options import parse_options
+from lightning_modules.grid.plan import RunStatus
+from releg.naming.file_names import PAPER, RUNS, TABLE1
+from tests.lightning_modules.run_states import leave_finished
+
+
+def test_tables_are_there_after_each_run_and_stay_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+
+    def run_all(self: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
+        on_update([], [Ended(waiting[0], 1.0, "the disk is full")])
+        for status in waiting[1:3]:
+            leave_finished(status)
+            on_update([], [Ended(status, 1.0, "")])
+            shown.append((tmp_path / TABLE1).read_text().count('"test_nll_mean"'))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local_launcher.LocalLauncher, "run_all", run_all)
+    monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
+    shutil.copy(RESULTS / PAPER, tmp_path)
+    options = parse_options(["--budget", "smoke", "--results", str(tmp_path)])
+    with pytest.raises(KeyboardInterrupt):
+        reproduce.reproduce(options, 0, "bash reproduce.sh", time.monotonic())
+    assert shown == [1, 2]
+    assert json.loads((tmp_path / RUNS).read_text())["missing"]["SBN(200-200) lr seed 0"] == "the disk is full"
+    assert "SBN(32-64-128-256) crn seed 0: not trained yet" in (tmp_path / "table1.md").read_text()
+
+
+def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+
+    def run_all(self: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
+        paper = (tmp_path / PAPER).read_bytes()
+        (tmp_path / PAPER).unlink()
+        for status in waiting:
+            leave_finished(status)
+            made.append(status.run)
+            on_update([], [Ended(status, 1.0, "")])
+        (tmp_path / PAPER).write_bytes(paper)
+
+    monkeypatch.setattr(local_launcher.LocalLauncher, "run_all", run_all)
+    monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
+    shutil.copy(RESULTS / PAPER, tmp_path)
+    options = parse_options(["--budget", "smoke", "--results", str(tmp_path), "--only", "200-200"])
+    assert reproduce.reproduce(options, 0, "bash reproduce.sh", time.monotonic()) == 0
+    assert len(made) == 2
+    printed = capsys.readouterr()
+    assert printed.err.count("the tables could not be written yet (") == 2
+    assert "| 200-200 | CRN | 100.00 |" in printed.out
