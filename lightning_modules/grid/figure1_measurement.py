@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightning_modules.grid.manifest import cell_of
 from lightning_modules.grid.options import Options, is_shipped
 from lightning_modules.run.checkpoints import BEST
-from releg.architecture import architecture_name
 from releg.files import write_json
 from releg.naming.csv_formats import read_variances
 from releg.naming.file_names import RUNS
@@ -56,7 +56,7 @@ def measure_variance(results: Path, jobs: int) -> None:
 
 def measured_entry(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The run that is measured: LR's with the lowest seed."""
-    mine = [e for e in entries if (architecture_name(e["config"]["model.layers"]), e["estimator"]) == MEASURED_CELL]
+    mine = [entry for entry in entries if cell_of(entry) == MEASURED_CELL]
     return min(mine, key=lambda entry: int(entry["config"]["seed_everything"]), default=None)
 
 

@@ -103,9 +103,13 @@ def _recorded(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
+def cell_of(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """The cell of the table that a run belongs to: architecture and estimator."""
+    return architecture_name(entry["config"]["model.layers"]), entry["estimator"]
+
+
 def _place(entry: Mapping[str, Any]) -> Place:
-    config = entry["config"]
-    return architecture_name(config["model.layers"]), entry["estimator"], int(config["seed_everything"])
+    return (*cell_of(entry), int(entry["config"]["seed_everything"]))
 
 
 def _place_of(run: GridRun) -> Place:

@@ -10,14 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lightning_modules.grid.manifest import cell_of
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
-from releg.architecture import architecture_name
 from releg.naming.file_names import WEIGHTS
 from releg.naming.names import LONGEST_BUDGETS
 from releg.report.runs import commit_words
 from releg.weights import load, load_weights, save_model
 
-NEEDED = ("architecture", "estimator", "test/elbo", "test_samples", "val/elbo", "steps", "data_sha256")  # by verify
+NEEDED = (
+    *("architecture", "estimator", "test/elbo", "test_samples", "val/elbo", "steps", "best_step", "seed", "commit"),
+    *("data_sha256", "settings"),
+)
 
 
 class Cell(NamedTuple):
@@ -55,7 +58,7 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """
     best: dict[Cell, Mapping[str, Any]] = {}
     for entry in entries:
-        cell = cell_at(results, architecture_name(entry["config"]["model.layers"]), entry["estimator"])
+        cell = cell_at(results, *cell_of(entry))
         if not (results / entry["folder"] / BEST).is_file() and not is_of(cell, entry):
             continue
         if cell not in best or entry["result"]["val/elbo"] > best[cell]["result"]["val/elbo"]:
