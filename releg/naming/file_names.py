@@ -15,6 +15,7 @@ EXTENDED_RUNS = "extended_runs.json"  # those of --extended
 TRIALS = "recipe/trials.json"
 PROTOCOL_CURVES = "protocol/curves.json"
 COMPARE = "compare.json"
+TEST_BITS = "test_bits.json"
 BENCH, BENCH_STUDIES = "bench.json", "bench_studies.json"
 LIBRARY_TIMES, LIBRARY_TRAINING = "library_times.json", "library_training.json"
 WEIGHTS = "weights"  # the folder of the published models

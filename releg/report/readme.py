@@ -15,6 +15,7 @@ from releg.naming.file_names import (
     PAPER,
     RUNS,
     TABLE1,
+    TEST_BITS,
     WEIGHTS,
 )
 from releg.naming.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS
@@ -36,6 +37,8 @@ READ = {
     RUNS: "every run behind these files: settings, seed, commit, machine, result",
 }
 FROM_ELSEWHERE = {
+    TEST_BITS: "the bounds of the published models on other draws of the test bits, written by "
+    "`python -m lightning_modules.commands.other_test_bits`",
     LIBRARY_FIGURE: f"the first steps of the library's example with three gradients. From `{LIBRARY_TRAINING}`, which "
     "`python -m lightning_modules.bench.vae_training` writes",
     LIBRARY_TIMES: "what a gradient of that example costs, written by "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
-from releg.naming.file_names import PAPER, RUNS, TABLE1
+from releg.naming.file_names import PAPER, RUNS, TABLE1, TEST_BITS
 from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
 from releg.report.artefacts import readable
 from releg.report.runs import (
@@ -38,7 +39,7 @@ def write_table1(results: Path) -> str:
     """
     manifest = read_manifest(results)
     rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
-    text = as_markdown(rows, longer, manifest) + beside_published(rows, results)
+    text = as_markdown(rows, longer, manifest, luck_of_the_bits(results)) + beside_published(rows, results)
     path = write_json(results / TABLE1, rows, indent=2)
     write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
     write_atomically(path.with_suffix(".tex"), as_latex(rows, longer, manifest))
@@ -76,10 +77,14 @@ def _best(row: Row) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest) -> str:
-    """The table, its budget, the paper's claim (the gap between the estimators), and what was trained for longer."""
+def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: str = "") -> str:
+    """The table, its budget, the paper's claim (the gap between the estimators), and what was trained for longer.
+
+    `luck` is what the test bits have to do with it.
+    """
     lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *_table(rows), ""]
     lines += [budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
+    lines += ["", luck] if luck else []
     if longer:
         lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer)]
     return "\n".join(lines) + "\n"
@@ -110,6 +115,29 @@ def longer_rows(results: Path) -> list[Row]:
             with readable(path, f"Table 1 of the budget {budget}", "restore it with git"):
                 rows += list(json.loads(path.read_bytes()))
     return rows
+
+
+def luck_of_the_bits(results: Path) -> str:
+    """How far bounds on other draws of the test bits are apart; empty if that was not measured."""
+    if not (results / TEST_BITS).is_file():
+        return ""
+    command = "python -m lightning_modules.commands.other_test_bits"
+    with readable(results / TEST_BITS, f"what {command} writes", "run it again"):
+        cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
+        spreads, shifts = spread_over_bits(cells)
+        draws = len(cells[0]["bounds"])
+    return (
+        f"The test bits were drawn once, and the paper's are not published. On {draws} other draws, the bounds of the "
+        f"published models have a standard deviation of {min(spreads):.2f} to {max(spreads):.2f} nats, and their means "
+        f"differ from the bounds on ours by {min(shifts):+.2f} to {max(shifts):+.2f}. So a difference to the paper of "
+        f"{2 * max(spreads):.1f} nats or less can be the luck of a draw. Models are compared on the same bits."
+    )
+
+
+def spread_over_bits(cells: list[Row]) -> tuple[list[float], list[float]]:
+    """Of each model: the standard deviation over draws of the test bits, and their mean minus the bound on ours."""
+    spreads = [statistics.stdev(cell["bounds"]) for cell in cells]
+    return spreads, [statistics.fmean(cell["bounds"]) - cell["frozen"] for cell in cells]
 
 
 def beside_published(rows: list[Row], results: Path) -> str:

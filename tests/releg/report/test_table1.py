@@ -235,3 +235,16 @@ def test_the_papers_numbers_are_those_of_its_table(tmp_path: Path) -> None:
     assert tuple(paper) == ARCHITECTURES
     assert [paper[name]["lr"] for name in ARCHITECTURES] == [98.86, 95.40, 94.82, 94.73]
     assert [paper[name]["crn"] for name in ARCHITECTURES] == [98.28, 95.03, 93.67, 92.79]
+
+
+def test_the_table_says_how_much_the_draw_of_the_test_bits_matters(tmp_path: Path) -> None:
+    results = write_results(tmp_path, [entry("200-200", "crn", 0, 98.0)])
+    assert "test bits" not in write_table1(results)
+    cells = [{"frozen": 98.0, "bounds": [98.1, 98.2, 98.3]}, {"frozen": 95.0, "bounds": [94.4, 94.8, 95.2]}]
+    (results / "test_bits.json").write_text(json.dumps({"cells": cells}))
+    text = write_table1(results)
+    assert "On 3 other draws, the bounds of the published models have a standard deviation of 0.10 to 0.40" in text
+    assert "differ from the bounds on ours by -0.20 to +0.20. So a difference to the paper of 0.8 nats or less" in text
+    (results / "test_bits.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"test_bits\.json"):
+        write_table1(results)
