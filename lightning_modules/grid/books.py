@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lightning_modules.grid.manifest import kept, write_manifests
+from lightning_modules.grid.manifest import NOT_TRAINED, kept, write_manifests
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, Options, is_shipped
 from lightning_modules.grid.plan import GridRun, RunStatus, find
 from lightning_modules.grid.published_weights import publish
@@ -67,11 +67,11 @@ class Books:
         found, damaged = self.find()
         problems = {**problems, **damaged}
         finished = [each for each in found if each.result is not None]
-        unfinished = {each.run: problems.get(each.run, "not trained yet") for each in found if each.result is None}
+        begun = [each for each in found if each.result is None and each.steps_done]
+        absent = {each.run: NOT_TRAINED for each in found if each.result is None and each not in begun}
         made = self.to_make & {*problems, *(each.run for each in finished)}
-        write_manifests(
-            results, self.command, finished, {**problems, **unfinished}, made, time.monotonic() - self.started
-        )
+        elapsed = time.monotonic() - self.started
+        write_manifests(results, self.command, finished, {**absent, **problems}, made, elapsed, begun)
         if is_shipped(self.options.budget, PUBLISHED_BUDGET, *LONGEST_BUDGETS):
             publish(results, json.loads((results / RUNS).read_bytes())["runs"])
         return Written(write_all(results), problems)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules.grid.options import ESTIMATOR_OVERLAYS
-from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.grid.plan import GridRun, RunStatus, progress_of
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.provenance import EARLIER, read_provenance, without_command
@@ -20,6 +20,7 @@ from releg.files import without_infinities, write_json
 from releg.naming.file_names import EXTENDED_RUNS, RUNS
 from releg.naming.names import EXTENDED_ARCHITECTURE
 
+NOT_TRAINED = "not trained yet"  # the reason why most of the missing runs are not there
 Place = tuple[str, str, int]  # of a run in the tables: architecture, estimator, seed
 
 
@@ -30,6 +31,7 @@ def write_manifests(
     missing: Mapping[GridRun, str],
     made: Container[GridRun],
     elapsed: float,
+    unfinished: Sequence[RunStatus] = (),
 ) -> None:
     """Write the manifest of the grid, and that of the second table if it was asked for; otherwise it stays as it is.
 
@@ -42,6 +44,7 @@ def write_manifests(
         missing: the other runs that were asked for, and why they are not there.
         made: those that this command made, or went on with.
         elapsed: wall-clock seconds of this command.
+        unfinished: runs that have begun, interrupted or still training; how far they are is recorded.
     """
     parts = {RUNS: _in_grid}
     if any(run.extended for run in (*missing, *(status.run for status in finished))):
@@ -53,19 +56,34 @@ def write_manifests(
         new = {_place_of(status.run): _entry(results, status) for status in there}
         at_once = entries.keys() <= new.keys() and all(_made_at_once(status, made) for status in there)
         entries |= new
+        earlier = _read(results / name)
+        begun = _begun(
+            earlier, {_place_of(each.run): _entry(results, each) for each in unfinished if belongs(each.run)}, entries
+        )
+        known = {*entries, *begun}
         manifest = {
             "command": command,
             "seconds": round(elapsed, 1) if at_once else None,
             "runs": list(entries.values()),
             "missing": {
-                str(run): reason for run, reason in missing.items() if belongs(run) and _place_of(run) not in entries
+                str(run): reason
+                for run, reason in missing.items()
+                if belongs(run) and _place_of(run) not in (known if reason == NOT_TRAINED else entries)
             },
+            **({"unfinished": list(begun.values())} if begun else {}),
         }
-        earlier = _read(results / name)
         if not any(status.run in made for status in there):  # this command only re-read them
             same = earlier.get("runs") == manifest["runs"]
             manifest |= {"command": earlier.get("command"), "seconds": earlier.get("seconds") if same else None}
         write_json(results / name, manifest)
+
+
+def _begun(
+    earlier: Mapping[str, Any], here: dict[Place, dict[str, Any]], finished: Container[Place]
+) -> dict[Place, dict[str, Any]]:
+    """How far each run is that has begun; what is recorded of one elsewhere stays until it is finished."""
+    begun = {_place(entry): entry for entry in earlier.get("unfinished", [])} | here
+    return {place: entry for place, entry in begun.items() if place not in finished}
 
 
 def check_manifests(results: Path) -> None:
@@ -157,7 +175,7 @@ def _entry(results: Path, status: RunStatus) -> dict[str, Any]:
         "estimator": status.run.estimator,
         **_nature(Path(ESTIMATOR_OVERLAYS.get(status.run.estimator, status.run.estimator)).stem),
         "config": settings_of(read_config(status.folder)),
-        "result": status.result,
+        "result": status.result or progress_of(status.folder),
         "provenance": _provenance(status.folder),
     }
     return {**entry, "digest": digest_of(without_infinities(entry))}

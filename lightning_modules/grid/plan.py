@@ -100,5 +100,21 @@ def find(run: GridRun, settings: Settings) -> RunStatus:
 
 def _steps_done(folder: Path) -> int:
     """The step of the last validation, which has a checkpoint."""
+    return max((int(row["step"]) for row in _validations(folder)), default=0)
+
+
+def progress_of(folder: Path) -> dict[str, Any]:
+    """What a run that has begun knows of its result: its last validation, and the best so far."""
+    rows = _validations(folder)
+    best = max(rows, key=lambda row: float(row["value"]))
+    return {
+        "steps": _steps_done(folder),
+        "best_step": int(best["step"]),
+        "training_seconds": max(float(row["seconds"]) for row in rows),
+        "val/elbo": float(best["value"]),
+    }
+
+
+def _validations(folder: Path) -> list[dict[str, str]]:
     rows = read_metrics(folder / METRICS) if (folder / METRICS).is_file() else []
-    return max((int(row["step"]) for row in rows if row["metric"] == "val/elbo"), default=0)
+    return [row for row in rows if row["metric"] == "val/elbo"]

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1
-from releg.naming.names import ESTIMATORS
+from releg.naming.names import ESTIMATORS, label_of
 from releg.report.artefacts import remove
 from releg.report.figure1_data import (
     Point,
@@ -22,12 +22,13 @@ from releg.report.figure1_data import (
     amount,
     as_csv,
     at_shared_weights,
+    curves_of,
     layers_of,
     measurement,
     number,
     run_words,
 )
-from releg.report.runs import budget_sentence, figure1_runs, read_manifest
+from releg.report.runs import Run, budget_sentence, read_manifest
 from releg.report.style import as_bytes, in_style
 
 LAYER_STYLES: list[tuple[Any, str]] = [("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ((0, (6, 1, 1, 1, 1, 1)), "v")]
@@ -38,17 +39,25 @@ def write_figure1(results: Path) -> list[Path]:
 
     The points of runs whose folders are missing, as in a fresh clone, stay as they are in figure1.csv.
     """
-    chosen = figure1_runs(read_manifest(results).runs)
+    chosen = curves_of(read_manifest(results))
     points = all_points(results)
     paths = [(results / FIGURE1).with_suffix(ending) for ending in (".csv", ".png", ".pdf")]
     if not points:
         remove(*paths)
         return []
-    figure = draw(points, "\n".join([f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *panel_notes(points)]))
+    notes = [f"SBN({chosen[0].net}). {budget_sentence(chosen)}", *_unfinished(chosen), *panel_notes(points)]
+    figure = draw(points, "\n".join(notes))
     write_atomically(paths[0], as_csv(points))
     write_atomically(paths[1], as_bytes(figure))
     write_atomically(paths[2], as_bytes(figure, "pdf"))
     return paths
+
+
+def _unfinished(runs: list[Run]) -> list[str]:
+    """Which curves end before their runs do."""
+    short = [run for run in runs if not run.is_finished]
+    words = [f"{label_of(run.estimator)}, seed {run.seed}, after {run.result['steps']:,} steps" for run in short]
+    return [f"Not finished: {'; '.join(words)}."] if words else []
 
 
 FIRST_STEPS = 0.05  # of all steps: the part in which a bound may be below the picture

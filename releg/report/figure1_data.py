@@ -11,7 +11,7 @@ from releg.naming.csv_formats import WHOLE, csv_text, read_csv, read_variances
 from releg.naming.file_names import FIGURE1, MEASUREMENTS, VARIANCES
 from releg.naming.names import ESTIMATORS
 from releg.report.artefacts import readable
-from releg.report.runs import Run, figure1_runs, read_manifest
+from releg.report.runs import Manifest, Run, figure1_runs, read_manifest
 
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
@@ -49,10 +49,15 @@ class Measurement(NamedTuple):
 
 def all_points(results: Path) -> list[Point]:
     """The points of all runs; for runs whose folders are missing, the points in figure1.csv."""
-    chosen = figure1_runs(read_manifest(results).runs)
+    chosen = curves_of(read_manifest(results))
     elsewhere = {(run.estimator, run.seed) for run in chosen if not run.is_here}
     kept = [point for point in from_csv(results / FIGURE1) if (point.trained_with, point.seed) in elsewhere]
     return with_measurements([*gather(chosen), *kept], chosen, results) if chosen else []
+
+
+def curves_of(manifest: Manifest) -> list[Run]:
+    """The runs of Figure 1, finished or not."""
+    return figure1_runs([*manifest.runs, *manifest.unfinished])
 
 
 def gather(runs: list[Run]) -> list[Point]:

@@ -86,8 +86,9 @@ def _how(manifest: Manifest) -> list[str]:
         "data": _each(f"SHA-256 {entry.get('data_sha256', '')}" for entry in entries),
         "runs started": _each([_span(entries)]),
         "training": [f"{training_minutes(manifest.runs):.0f} minutes of training steps, all runs together"],
+        "took": [f"{manifest.seconds / 60:.1f} minutes, everything included"] if manifest.seconds else [],
     }
-    lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items())]
+    lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items() if texts)]
     return [*lines, *missing_lines(manifest, "Missing")]
 
 

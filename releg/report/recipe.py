@@ -117,11 +117,13 @@ def _page(trials: Sequence[Entry], published: Sequence[Entry]) -> str:
     if warmups:
         lines += [WARMUP, *_warmup_table(warmups), "", _warmup_choice(warmups), ""]
     if without:
-        lines += [CELLS, *_cells_table(without), ""]
+        lines += [CELLS, *_cells_table(without), "", _cost_of_warmup(without), ""]
     if shapes:
         lines.append(SHAPES)
     for steps in sorted({entry["steps"] for entry in shapes}):
         here = [entry for entry in shapes if entry["steps"] == steps]
+        if len({(entry["rate"], entry["shape"]) for entry in here}) < 2:  # no choice
+            continue
         lines += [f"### {steps:,} steps", "", *_of_one_length(here), "", *_best_of_one_length(here)]
     if bits:
         lines += [BITS, *_bits_table([entry for pair in bits for entry in pair]), ""]
@@ -158,12 +160,20 @@ def _cells_table(pairs: Sequence[tuple[Entry, Entry]]) -> list[str]:
     return table(head, body, texts=2)
 
 
+def _cost_of_warmup(pairs: Sequence[tuple[Entry, Entry]]) -> str:
+    """In how many cells it helps, and what it costs in the others."""
+    lost = [without["val/elbo"] - published["val/elbo"] for published, without in pairs]
+    worse = [each for each in lost if each > 0]
+    helps = f"The warm-up lowers the bound of {len(lost) - len(worse)} of these {len(lost)} cells"
+    return f"{helps} and raises the others by up to {max(worse):.2f} nats." if worse else f"{helps}."
+
+
 def _bits_table(entries: Sequence[Entry]) -> list[str]:
     """One row per run."""
     head = ["SBN", "estimator", "training bits", "bound", "best step", "steps"]
     body = [
         [
-            EXTENDED_ARCHITECTURE,
+            _net(entry),
             label_of(entry["estimator"]),
             "drawn once" if entry["binarization"] == "fixed" else "redrawn at every access",
             f"{-entry['val/elbo']:.2f}",
@@ -224,10 +234,7 @@ def _of_one_length(entries: list[Entry]) -> list[str]:
 
 
 def _best_of_one_length(entries: list[Entry]) -> list[str]:
-    """The best recipes in words, if there was a choice."""
-    tried = {(entry["rate"], entry["shape"]) for entry in entries}
-    if len(tried) < 2:
-        return []
+    """The best recipes in words."""
     words = [
         f"{rate:g}, {shape.replace('_', ' ')}, for {label_of(name)}"
         for name, (rate, shape) in best_recipes(entries).items()

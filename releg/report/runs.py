@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,15 @@ class Run:
         return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
 
     @property
+    def is_finished(self) -> bool:
+        """Whether it was trained to its end and tested."""
+        return "test/elbo" in self.result
+
+    @property
     def is_here(self) -> bool:
         """Whether its folder is here: not elsewhere, with one of another run in its place."""
+        if not self.is_finished:
+            return (self.folder / METRICS).is_file() and not (self.folder / RESULT).is_file()
         try:
             found = json.loads((self.folder / RESULT).read_bytes())
             return all(found[key] == value for key, value in self.result.items())
@@ -106,6 +113,7 @@ class Manifest:
     seconds: float | None  # wall-clock time; None if several commands made the runs
     runs: list[Run]
     missing: dict[str, str]
+    unfinished: list[Run] = field(default_factory=list)  # whose results are those of their best validation so far
 
 
 def read_manifest(results: Path, name: str = RUNS) -> Manifest:
@@ -113,23 +121,26 @@ def read_manifest(results: Path, name: str = RUNS) -> Manifest:
     path = results / name
     with readable(path, "what reproduce.sh writes", "run it again"):
         content = json.loads(path.read_bytes())
-        runs = [
-            Run(
-                results / each["folder"],
-                each["config"],
-                each["result"],
-                each["provenance"],
-                each.get("estimator", ""),
-                each.get("unbiased", True),
-                each.get("objective", "elbo"),
-                each.get("digest", ""),
-            )
-            for each in content["runs"]
-        ]
-        for run in runs:
-            _ = run.net, run.estimator, run.seed, run.steps  # every report needs them
+        runs = [_run(results, each) for each in content["runs"]]
+        unfinished = [_run(results, each) for each in content.get("unfinished", [])]
         seconds = content["seconds"]
-        return Manifest(content["command"], None if seconds is None else float(seconds), runs, content["missing"])
+        seconds = None if seconds is None else float(seconds)
+        return Manifest(content["command"], seconds, runs, content["missing"], unfinished)
+
+
+def _run(results: Path, entry: dict[str, Any]) -> Run:
+    run = Run(
+        results / entry["folder"],
+        entry["config"],
+        entry["result"],
+        entry["provenance"],
+        entry.get("estimator", ""),
+        entry.get("unbiased", True),
+        entry.get("objective", "elbo"),
+        entry.get("digest", ""),
+    )
+    _ = run.net, run.estimator, run.seed, run.steps  # every report needs them
+    return run
 
 
 def figure1_runs(runs: list[Run]) -> list[Run]:
@@ -182,7 +193,7 @@ def budget_sentence(runs: list[Run]) -> str:
     what = " and ".join(f"{run_steps:,}" for run_steps in steps)
     names = " and ".join(filter(None, map(budget_name, steps)))
     budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
-    budget += f", {_recipes(runs)}"
+    budget += f", {recipes(runs)}"
     if steps[0] >= AUTHORS_STEPS:
         return f"{budget}; as many steps as the authors' later code trains."
     if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all(run.schedule != CONSTANT_RATE for run in runs):
@@ -190,7 +201,7 @@ def budget_sentence(runs: list[Run]) -> str:
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
 
 
-def _recipes(runs: list[Run]) -> str:
+def recipes(runs: list[Run]) -> str:
     """The recipe of all runs; if there are several, the nets that each of them made, or the cells of a net."""
     of_net: dict[str, set[str]] = {}
     for run in runs:

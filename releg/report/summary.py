@@ -65,14 +65,15 @@ def _longer(rows: list[Row]) -> list[str]:
         ]
         for row in rows
     ]
-    return ["", "Trained for longer:", "", *table(head, body, texts=2)]
+    notes = dict.fromkeys(row["note"] for row in rows)
+    return ["", "Trained for longer:", "", *table(head, body, texts=2), "", " ".join(notes)]
 
 
 def _how(manifest: Manifest) -> str:
     machines = ", ".join(dict.fromkeys(machine(entry) for run in manifest.runs for entry in run.provenance))
     if manifest.seconds is None:  # several commands made the runs
         minutes, threads = training_minutes(manifest.runs), on_one_thread(manifest.runs)
-        steps = f"The training steps of all runs add up to {minutes:.0f} minutes{threads}"
+        steps = f"The training steps of the {len(manifest.runs)} runs add up to {minutes:.0f} minutes{threads}"
         return f"{steps} ({machines}), without validation and measurements."
     return f"`{manifest.command}` took {manifest.seconds / 60:.0f} minutes on {machines}."
 

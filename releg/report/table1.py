@@ -20,6 +20,7 @@ from releg.report.runs import (
     on_one_thread,
     over_seeds,
     read_manifest,
+    recipes,
 )
 from releg.report.tables import as_csv, plus_minus, table
 
@@ -39,7 +40,8 @@ def write_table1(results: Path) -> str:
     """
     manifest = read_manifest(results)
     rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
-    text = as_markdown(rows, longer, manifest, luck_of_the_bits(results)) + beside_published(rows, results)
+    text = as_markdown(rows, longer, manifest, luck_of_the_bits(results))
+    text += _begun_for_longer(results) + beside_published(rows, results)
     path = write_json(results / TABLE1, rows, indent=2)
     write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
     write_atomically(path.with_suffix(".tex"), as_latex(rows, longer, manifest))
@@ -83,7 +85,8 @@ def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: st
     `luck` is what the test bits have to do with it.
     """
     lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *_table(rows), ""]
-    lines += [budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_gaps(rows)]
+    lines += [budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_begun(manifest)]
+    lines += _gaps(rows)
     lines += ["", luck] if luck else []
     if longer:
         lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer)]
@@ -92,6 +95,34 @@ def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: st
 
 def _table(rows: list[Row]) -> list[str]:
     return table(_head(rows), [_cells(row) for row in rows], texts=2)
+
+
+def _begun(manifest: Manifest) -> list[str]:
+    """How far the runs are that have not come to their end."""
+    if not manifest.unfinished:
+        return []
+    head = ["SBN", "estimator", "seed", "steps", "of", "validation bound", "minutes"]
+    body = [
+        [
+            run.net,
+            label_of(run.estimator),
+            str(run.seed),
+            f"{run.result['steps']:,}",
+            f"{run.steps:,}",
+            f"{-run.result['val/elbo']:.2f}",
+            f"{run.result['training_seconds'] / 60:.1f}",
+        ]
+        for run in manifest.unfinished
+    ]
+    title = f"Not finished, {recipes(manifest.unfinished)}; the best bound on the validation images so far:"
+    return ["", title, "", *table(head, body, texts=2)]
+
+
+def _begun_for_longer(results: Path) -> str:
+    """The same of the longer budgets whose runs are in folders of this one."""
+    folders = [results / budget for budget in LONGEST_BUDGETS if (results / budget / RUNS).is_file()]
+    lines = [line for folder in folders for line in _begun(read_manifest(folder))]
+    return "\n".join([*lines, ""])
 
 
 def _notes(rows: list[Row]) -> list[str]:

@@ -14,6 +14,7 @@ from releg.report.figure1_data import (
     Point,
     amount,
     at_shared_weights,
+    curves_of,
     from_csv,
     largest,
     layers_of,
@@ -24,7 +25,7 @@ from releg.report.figure1_data import (
     read_measured,
     run_words,
 )
-from releg.report.runs import budget_sentence, commit_words, figure1_runs, machine, read_manifest
+from releg.report.runs import budget_sentence, commit_words, machine, read_manifest
 from releg.report.tables import power_of_ten
 
 PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten
@@ -53,7 +54,7 @@ added. CRN has no such events: it averages over both states of the unit.
 
 def write_variance(results: Path) -> list[Path]:
     """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
-    chosen = figure1_runs(read_manifest(results).runs)
+    chosen = curves_of(read_manifest(results))
     points = at_shared_weights(from_csv(results / FIGURE1))
     if not (chosen and points):
         remove(results / VARIANCE_PAGE)

@@ -10,9 +10,12 @@ import pytest
 from lightning_modules import RESULTS
 from lightning_modules.grid import local_launcher, reproduce
 from lightning_modules.grid.jobs import Ended, Launcher, OnUpdate
-from lightning_modules.grid.options import parse_options
-from lightning_modules.grid.plan import RunStatus
-from releg.naming.file_names import PAPER, RUNS, TABLE1
+from lightning_modules.grid.options import budget_file, parse_options
+from lightning_modules.grid.plan import RunStatus, plan, status_of
+from lightning_modules.run.folder import save_config
+from lightning_modules.run.provenance import record_provenance
+from releg.naming.csv_formats import METRICS_COLUMNS, csv_text
+from releg.naming.file_names import FIGURE1, METRICS, PAPER, RUNS, TABLE1
 from tests.lightning_modules.run_states import leave_finished
 
 
@@ -63,3 +66,36 @@ def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
     printed = capsys.readouterr()
     assert printed.err.count("the tables could not be written yet (") == 2
     assert "| 200-200 | CRN | 100.00 |" in printed.out
+
+
+def test_a_run_that_has_begun_is_shown_with_its_curve_here_and_in_a_clone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, clone = tmp_path / "here", tmp_path / "clone"
+    for folder in (here, clone):
+        folder.mkdir()
+        shutil.copy(RESULTS / PAPER, folder)
+    words = ["--budget", "smoke", "--report", "--results"]
+    status = next(
+        each
+        for each in map(status_of, plan(budget_file("smoke"), 1, here))
+        if (each.run.architecture, each.run.estimator) == ("32-64-128-256", "crn")
+    )
+    save_config(status.folder, status.config)
+    record_provenance(status.folder, "a checksum", status.config)
+    rows = [(50, 1.5, "val/elbo", -120.5), (90, 2.0, "train/elbo", -100.0), (100, 3.0, "val/elbo", -121.25)]
+    (status.folder / METRICS).write_text(csv_text(METRICS_COLUMNS, rows))
+    shown = "| 32-64-128-256 | CRN | 0 | 100 | 200 | 120.50 | 0.1 |"
+    for folder in (here, clone):
+        assert reproduce.reproduce(parse_options([*words, str(folder)]), 0, "bash reproduce.sh", time.monotonic()) == 0
+        table = capsys.readouterr().out
+        assert shown in table
+        assert "SBN(32-64-128-256) crn" not in table, "it is not among what was not trained yet"
+        assert "SBN(32-64-128-256) lr seed 0: not trained yet" in table
+        assert "\nval_elbo,crn,crn,0,100,3.0,,-121.25," in (folder / FIGURE1).read_text()
+        if folder == here:
+            for name in (RUNS, FIGURE1):
+                shutil.copy(here / name, clone)
+    leave_finished(status)
+    assert reproduce.reproduce(parse_options([*words, str(here)]), 0, "bash reproduce.sh", time.monotonic()) == 0
+    assert "unfinished" not in json.loads((here / RUNS).read_text())

@@ -156,7 +156,7 @@ def test_minutes_are_called_those_of_training_steps(tmp_path: Path) -> None:
     assert "Minutes: the training steps of a run on one thread, without validation" in write_table1(tmp_path)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": None}))
     assert (
-        "The training steps of all runs add up to 4 minutes on one thread (A CPU, 2 cores), without validation and "
+        "The training steps of the 3 runs add up to 4 minutes on one thread (A CPU, 2 cores), without validation and "
         "measurements." in summary(tmp_path)
     )
 
