@@ -67,16 +67,18 @@ LINE, PANELS = 0.135, 2.73  # inches: the height of a line of the note, and of e
 
 @in_style
 def draw(points: list[Point], note: str) -> Figure:
-    """The three panels, with a note under them."""
+    """The panels, with a note under them: (b) is left out if no variance was measured."""
     lines = [part for line in note.splitlines() for part in textwrap.wrap(line, NOTE_WIDTH)]
     height = PANELS + LINE * len(lines)
     figure = Figure(figsize=(7.2, height))
-    left, middle, right = figure.subplots(1, 3)
     bounds = [point for point in points if point.quantity == "val_elbo"]
-    _draw_bounds(left, bounds, against_time=False)
-    _draw_variances(middle, points)
-    _draw_bounds(right, bounds, against_time=True)
-    for axes, letter in zip((left, middle, right), "abc", strict=True):
+    letters = "abc" if layers_of(points) else "ac"
+    panels = dict(zip(letters, figure.subplots(1, len(letters)), strict=True))
+    _draw_bounds(panels["a"], bounds, against_time=False)
+    if "b" in panels:
+        _draw_variances(panels["b"], points)
+    _draw_bounds(panels["c"], bounds, against_time=True)
+    for letter, axes in panels.items():
         axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         axes.grid(True, which="major", linewidth=0.3, color="0.88")
         axes.set_axisbelow(True)

@@ -60,7 +60,7 @@ def write_readme(results: Path) -> Path:
         lines += [f"| `{WEIGHTS}/` | the best model of each cell of Table 1; `releg verify` computes its bound again |"]
     longer = [budget for budget in LONGEST_BUDGETS if (results / budget / TABLE1).is_file()]
     lines += [
-        f"| `{name}/` | table, figure, variances and weights of cells that were trained for {BUDGETS[name]:,} steps |"
+        f"| `{name}/` | table, figure and weights of cells that were trained for {BUDGETS[name]:,} steps |"
         for name in longer
     ]
     if (results / DEFAULT_BUDGET / TABLE1).is_file():

@@ -140,7 +140,7 @@ def test_the_first_steps_do_not_squeeze_the_curves(results: Path) -> None:
     first = min(point.step for point in bounds)
     last = max(point.step for point in bounds)
     early = [p._replace(step=max(1, last // 100), value=-1000.0) for p in bounds if p.step == first]
-    left, _, right = draw([*bounds, *early], "").axes
+    left, right = draw([*bounds, *early], "").axes
     lowest = min(point.value for point in bounds if point.step >= 0.05 * last)
     for axes in (left, right):
         assert lowest - 5 < axes.get_ylim()[0] < lowest
@@ -284,6 +284,13 @@ def test_the_note_names_an_estimator_that_was_not_trained(results: Path) -> None
     assert "not trained" not in "".join(panel_notes(points))
     of_lr = [point for point in points if point.trained_with == "lr"]
     assert panel_notes(of_lr)[0] == "(a), (c) CRN was not trained with this budget."
+
+
+def test_without_variances_there_is_no_empty_panel(results: Path) -> None:
+    points = [point for point in gather_from(results) if point.layer is None]
+    figure = draw(points, "")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["(a)", "(c)"]
+    assert all(axes.get_lines() for axes in figure.axes)
 
 
 def test_open_markers_are_in_front_of_filled_ones(results: Path) -> None:
