@@ -26,7 +26,7 @@ from releg.report.figure1_data import (
     run_words,
 )
 from releg.report.runs import budget_sentence, commit_words, machine, read_manifest
-from releg.report.tables import power_of_ten
+from releg.report.tables import power_of_ten, table
 
 PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten
 CLEAR = 2  # standard errors from a limit of this range, beyond which there is no doubt
@@ -104,12 +104,11 @@ def show(one: Number) -> str:
 
 
 def _total(points: list[Point], at: Measurement) -> list[str]:
-    lines = ["| layer | LR | CRN | LR / CRN | in the paper's range |", "|---" + "|---:" * 3 + "|---|"]
+    rows = []
     for layer in layers_of(points):
         lr, crn = (number(points, name, "total", layer, at) for name in ("lr", "crn"))
-        cells = [show(lr), show(crn), show(ratio(lr, crn)), against_paper(ratio(lr, crn))]
-        lines.append(f"| {layer} | {' | '.join(cells)} |")
-    return lines
+        rows.append([str(layer), show(lr), show(crn), show(ratio(lr, crn)), against_paper(ratio(lr, crn))])
+    return table(["layer", "LR", "CRN", "LR / CRN", "in the paper's range"], rows)
 
 
 def against_paper(one: Number) -> str:
@@ -124,27 +123,20 @@ def against_paper(one: Number) -> str:
 
 
 def _within(points: list[Point], at: Measurement) -> list[str]:
-    lines = [
-        "| layer | LR, sampled | LR, exact | CRN | LR / CRN, sampled | LR / CRN, exact |",
-        "|---" + "|---:" * 5 + "|",
-    ]
+    rows = []
     for layer in layers_of(points):
         sampled, exact = (number(points, "lr", kind, layer, at) for kind in ("within", "exact_within"))
         crn = number(points, "crn", "within", layer, at)
-        cells = [sampled, exact, crn, ratio(sampled, crn), ratio(exact, crn)]
-        lines.append(f"| {layer} | {' | '.join(map(show, cells))} |")
-    return lines
+        numbers = [sampled, exact, crn, ratio(sampled, crn), ratio(exact, crn)]
+        rows.append([str(layer), *map(show, numbers)])
+    return table(["layer", "LR, sampled", "LR, exact", "CRN", "LR / CRN, sampled", "LR / CRN, exact"], rows)
 
 
 def _course(points: list[Point], of_lr: str, of_crn: str) -> list[str]:
     """Ratios of LR's kind of variance to CRN's kind, step by step."""
     layers = layers_of(points)
-    head = ["steps", "images", *(f"layer {layer}" for layer in layers)]
-    lines = [f"| {' | '.join(head)} |", "|---:" * len(head) + "|"]
+    rows = []
     for at in sorted(set(map(measurement, points))):
-        cells = [
-            show(ratio(number(points, "lr", of_lr, layer, at), number(points, "crn", of_crn, layer, at)))
-            for layer in layers
-        ]
-        lines.append(f"| {at.step:,} | {at.images:,} | {' | '.join(cells)} |")
-    return lines
+        pairs = [[number(points, *kind, layer, at) for kind in (("lr", of_lr), ("crn", of_crn))] for layer in layers]
+        rows.append([f"{at.step:,}", f"{at.images:,}", *(show(ratio(lr, crn)) for lr, crn in pairs)])
+    return table(["steps", "images", *(f"layer {layer}" for layer in layers)], rows, texts=0)
