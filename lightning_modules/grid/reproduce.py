@@ -133,10 +133,12 @@ def _make(
 
 def _last_measurement(costs: Mapping[GridRun, Cost], jobs: int) -> str:
     """How long Figure 1's measurement on all training images takes after the runs; empty if they lack its run."""
-    of_figure1 = [cost for run, cost in costs.items() if (run.architecture, run.estimator) == MEASURED_CELL]
-    if not of_figure1:
+    measured = [
+        cost for run, cost in costs.items() if (run.architecture, run.estimator, run.seed) == (*MEASURED_CELL, 0)
+    ]
+    if not measured:
         return ""
-    seconds = of_figure1[0].sample * FIGURE1_IMAGES * FIGURE1_SAMPLES / jobs
+    seconds = measured[0].sample * FIGURE1_IMAGES * FIGURE1_SAMPLES / jobs
     return f"; then about {duration(seconds)} for the gradient variances of Figure 1 on all training images"
 
 

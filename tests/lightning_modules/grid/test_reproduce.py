@@ -65,13 +65,16 @@ def test_a_net_that_the_paper_lacks_has_a_row_once_it_is_trained(
 @pytest.mark.parametrize(
     ("kinds", "words"),
     [
-        ([("200-200", "lr")], ""),
+        ([("200-200", "lr", 0)], ""),
+        ([("200-200", "lr", 0), ("32-64-128-256", "lr", 1)], ""),  # whose first seed was trained elsewhere
         (
-            [("200-200", "lr"), ("32-64-128-256", "lr")],
+            [("200-200", "lr", 0), ("32-64-128-256", "lr", 0)],
             "; then about 83 min for the gradient variances of Figure 1 on all training images",
         ),
     ],
 )
-def test_the_time_of_the_last_measurement_is_told_if_its_run_is_made(kinds: list[tuple[str, str]], words: str) -> None:
-    costs = {GridRun(*kind, 0, ()): Cost(1.0, 0.01, 1.0, 200_000, sample=0.0002) for kind in kinds}
+def test_the_time_of_the_last_measurement_is_told_if_its_run_is_made(
+    kinds: list[tuple[str, str, int]], words: str
+) -> None:
+    costs = {GridRun(*kind, ()): Cost(1.0, 0.01, 1.0, 200_000, sample=0.0002) for kind in kinds}
     assert reproduce._last_measurement(costs, jobs=2) == words
