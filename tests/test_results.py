@@ -31,6 +31,7 @@ FOLDERS = (".", "quick", "converged", "paper")  # the published table, and those
 OTHER_RUN = "results/ is not as committed, so the README does not describe it"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLAT = " ".join(README.split())  # where lines are broken does not matter
+NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 TEXTS = (".md", ".csv", ".json", ".tex")  # the bytes of a figure depend on the versions of what draws it
 
 
@@ -110,13 +111,17 @@ def test_the_readme_says_what_longer_training_led_to() -> None:
     rows = longer_rows(RESULTS)
     assert {(row["estimator"], row["steps"]) for row in rows} == {("lr", 1_000_000)}
     assert all(row["difference"] < 0 for row in rows)
-    assert {2: "two", 3: "three"}[len(rows)] + " nets that were trained so far" in FLAT
+    assert f"{NUMBERS[len(rows)]} nets that were trained so far" in FLAT
     table = json.loads((RESULTS / "table1.json").read_text())
     crn = {row["architecture"]: row["test_nll_mean"] for row in table if row["estimator"] == "crn"}
     below = [f"SBN({row['architecture']})" for row in rows if row["test_nll_mean"] < crn[row["architecture"]]]
     assert f"with {' and '.join(below)} LR after 1,000,000 steps is below CRN after 200,000." in FLAT
-    assert {len(row["seeds"]) for row in table} == {1}
-    assert "These are runs with one seed." in FLAT
+    (seeds,), (longer,) = ({len(row["seeds"]) for row in each} for each in (table, rows))
+    assert f"Each cell of the table has {_seeds(seeds)}, each longer run {_seeds(longer)}." in FLAT
+
+
+def _seeds(count: int) -> str:
+    return "one seed" if count == 1 else f"{NUMBERS[count]} seeds"
 
 
 @pytest.mark.usefixtures("as_committed")

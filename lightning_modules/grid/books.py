@@ -80,8 +80,9 @@ class Books:
         """Write everything while other runs are training; what prevents it must not end them."""
         try:
             self.write(problems)
-        except (OSError, ValueError) as error:
-            print(f"the tables could not be written yet ({error})", file=sys.stderr, flush=True)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            print(f"the tables could not be written yet ({reason})", file=sys.stderr, flush=True)
 
     def _in_table(self, status: RunStatus) -> bool:
         """Whether the table has a place for it: always one of the paper's nets, another one if it was asked for."""

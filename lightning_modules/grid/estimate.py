@@ -108,8 +108,8 @@ def _measurements(trainer: dict[str, Any]) -> Iterable[dict[str, Any]]:
 def _amounts(settings: dict[str, Any], max_steps: int) -> Iterator[tuple[int, int]]:
     """After which steps there is a measurement, and its samples of all images."""
     every = settings.get("every_n_steps")
-    steps = {*(settings.get("steps") or ()), *(range(every, max_steps, every) if every else ())}
-    steps = {step for step in steps if step < max_steps} | ({max_steps} if settings["at_end"] else set())
+    steps = {*(settings.get("steps") or ()), *(range(every, max_steps + 1, every) if every else ())}
+    steps = {step for step in steps if step <= max_steps} | ({max_steps} if settings["at_end"] else set())
     return ((step, settings["num_images"] * settings["samples_per_image"]) for step in sorted(steps))
 
 

@@ -1,4 +1,4 @@
-"""results/runs.json, which the reports read: config, result and provenance of each finished run of the grid."""
+"""results/runs.json, which the reports read: config, result and provenance of each run of the grid that has begun."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lightning_modules.grid.plan import GridRun, RunStatus, progress_of
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.provenance import EARLIER, read_provenance, without_command
-from lightning_modules.run.result import digest_of
+from lightning_modules.run.result import digest_of, read_result
 from lightning_modules.shipped_estimators import read_estimator
 from releg.architecture import architecture_name
 from releg.files import without_infinities, write_json
@@ -35,7 +35,8 @@ def write_manifests(
 ) -> None:
     """Write the manifest of the grid, and that of the second table if it was asked for; otherwise it stays as it is.
 
-    What a manifest records already, of runs that were trained elsewhere, say, stays until its run is made here.
+    What a manifest records already, of runs that were trained elsewhere, say, stays until its run is made here; how far
+    an unfinished one was, until it is further here or finished.
 
     Args:
         results: the folder.
@@ -47,7 +48,7 @@ def write_manifests(
         unfinished: runs that have begun, interrupted or still training; how far they are is recorded.
     """
     parts = {RUNS: _in_grid}
-    if any(run.extended for run in (*missing, *(status.run for status in finished))):
+    if any(run.extended for run in (*missing, *(status.run for status in (*finished, *unfinished)))):
         parts[EXTENDED_RUNS] = _in_second_table
     for name, belongs in parts.items():
         there = [status for status in finished if belongs(status.run)]
@@ -57,10 +58,9 @@ def write_manifests(
         at_once = entries.keys() <= new.keys() and all(_made_at_once(status, made) for status in there)
         entries |= new
         earlier = _read(results / name)
-        begun = _begun(
-            earlier, {_place_of(each.run): _entry(results, each) for each in unfinished if belongs(each.run)}, entries
-        )
-        known = {*entries, *begun}
+        here = {_place_of(each.run): _entry(results, each) for each in unfinished if belongs(each.run)}
+        elsewhere = {_place(entry): entry for entry in _recorded(results / name, "unfinished")}
+        begun = {place: entry for place, entry in (elsewhere | here).items() if place not in entries}
         manifest = {
             "command": command,
             "seconds": round(elapsed, 1) if at_once else None,
@@ -68,7 +68,7 @@ def write_manifests(
             "missing": {
                 str(run): reason
                 for run, reason in missing.items()
-                if belongs(run) and _place_of(run) not in (known if reason == NOT_TRAINED else entries)
+                if belongs(run) and _place_of(run) not in entries and (run in made or _place_of(run) not in begun)
             },
             **({"unfinished": list(begun.values())} if begun else {}),
         }
@@ -78,18 +78,11 @@ def write_manifests(
         write_json(results / name, manifest)
 
 
-def _begun(
-    earlier: Mapping[str, Any], here: dict[Place, dict[str, Any]], finished: Container[Place]
-) -> dict[Place, dict[str, Any]]:
-    """How far each run is that has begun; what is recorded of one elsewhere stays until it is finished."""
-    begun = {_place(entry): entry for entry in earlier.get("unfinished", [])} | here
-    return {place: entry for place, entry in begun.items() if place not in finished}
-
-
 def check_manifests(results: Path) -> None:
     """ValueError if a manifest is not as it was written: what it records would get lost when it is written again."""
     for name in (RUNS, EXTENDED_RUNS):
-        _recorded(results / name)
+        for part in ("runs", "unfinished"):
+            _recorded(results / name, part)
 
 
 def kept(results: Path, found: Sequence[RunStatus]) -> list[RunStatus]:
@@ -101,14 +94,14 @@ def kept(results: Path, found: Sequence[RunStatus]) -> list[RunStatus]:
     return [each if each.result is not None else _as_recorded(each, entries) for each in found]
 
 
-def _recorded(path: Path) -> list[dict[str, Any]]:
-    """All entries of a manifest, each of which has to fit its digest; none if there is no file.
+def _recorded(path: Path, part: str = "runs") -> list[dict[str, Any]]:
+    """All entries of a part of a manifest, each of which has to fit its digest; none if there is no file.
 
     An entry that was written before there were digests gets one now.
     """
     if not path.is_file():
         return []
-    entries = _read(path).get("runs")
+    entries = _read(path).get(part, [] if part == "unfinished" else None)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{path} is damaged, expected a list of runs; restore it, or delete it to train all runs")
     for entry in entries:
@@ -119,6 +112,14 @@ def _recorded(path: Path) -> list[dict[str, Any]]:
                 "its digest; restore the file, or delete the entry to train the run again"
             )
     return entries
+
+
+def is_here(results: Path, entry: Mapping[str, Any]) -> bool:
+    """Whether the folder of a recorded run is here, finished: not elsewhere, with another run in its place."""
+    try:
+        return read_result(results / entry["folder"]) == entry["result"]
+    except ValueError:  # damaged
+        return False
 
 
 def cell_of(entry: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightning_modules.grid.manifest import cell_of
+from lightning_modules.grid.manifest import cell_of, is_here
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.naming.file_names import WEIGHTS
 from releg.naming.names import LONGEST_BUDGETS
@@ -59,7 +59,7 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
     best: dict[Cell, Mapping[str, Any]] = {}
     for entry in entries:
         cell = cell_at(results, *cell_of(entry))
-        if not (results / entry["folder"] / BEST).is_file() and not is_of(cell, entry):
+        if not is_here(results, entry) and not is_of(cell, entry):
             continue
         if cell not in best or entry["result"]["val/elbo"] > best[cell]["result"]["val/elbo"]:
             best[cell] = entry

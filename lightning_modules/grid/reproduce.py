@@ -27,10 +27,6 @@ from releg.naming.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
 OnEnd = Callable[[Mapping[GridRun, str]], object]  # called after a run has ended, with what went wrong so far
 
 
-def _leave(problems: Mapping[GridRun, str]) -> None:
-    """Nothing is written before all runs have ended."""
-
-
 def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     """Plan, train, collect and report; the lock is held. Returns the exit code.
 
@@ -50,11 +46,12 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     found, damaged = books.find()
     wanted = [each for each in found if options.wants(each.run.architecture, each.run.estimator)]
     books.to_make.update(each.run for each in wanted if each.result is None)
-    problems = _train(found, wanted, options, lock, start_of_a_process, books.write_if_possible)
+    jobs = (options.jobs or local_launcher.default_jobs(len(runs))) if measures_at_the_end(options) else None
+    problems = _train(found, wanted, options, lock, start_of_a_process, books.write_if_possible, jobs)
     tables, problems = books.write({**damaged, **problems})
     print(tables, flush=True)
-    if measures_at_the_end(options):
-        measure_variance(options.results, options.jobs or local_launcher.default_jobs(len(runs)))
+    if jobs is not None:
+        measure_variance(options.results, jobs)
         books.write(problems)
     print(f"written to {options.results}", file=sys.stderr)
     for run, problem in problems.items():
@@ -79,7 +76,8 @@ def _train(
     options: Options,
     lock: int,
     start_of_a_process: float,
-    on_end: OnEnd = _leave,
+    on_end: OnEnd | None = None,
+    measurement_jobs: int | None = None,
 ) -> dict[GridRun, str]:
     """Make the wanted runs that have no result yet. Returns what went wrong."""
     waiting = [each for each in wanted if each.result is None]
@@ -91,7 +89,7 @@ def _train(
         print(budget, file=sys.stderr)
         return {}
     with _launcher(options, len(wanted), lock) as launcher:
-        return _make(launcher, waiting, done, budget, start_of_a_process, on_end, measures_at_the_end(options))
+        return _make(launcher, waiting, done, budget, start_of_a_process, on_end, measurement_jobs)
 
 
 def _launcher(options: Options, runs: int, lock: int) -> AbstractContextManager[Launcher]:
@@ -113,18 +111,18 @@ def _make(
     done: int,
     title: str,
     start_of_a_process: float,
-    on_end: OnEnd = _leave,
-    measures: bool = False,
+    on_end: OnEnd | None = None,
+    measurement_jobs: int | None = None,
 ) -> dict[GridRun, str]:
     launcher.check_memory(waiting)
     costs = _costs(waiting, launcher.threads, start_of_a_process)
     title = f"{title}; {launcher.place}" if launcher.place else title
-    then = _last_measurement(costs, launcher.jobs) if measures else ""
+    then = _last_measurement(costs, measurement_jobs) if measurement_jobs else ""
     with _display(waiting, done, costs, launcher, title, then) as (display, ordered):
 
         def update(running: list[Job], ended: list[Ended]) -> None:
             display.update(running, ended)
-            if ended:
+            if ended and on_end is not None:
                 on_end(display.problems)
 
         launcher.run_all(ordered, update)

@@ -8,7 +8,16 @@ from releg.files import write_atomically, write_json
 from releg.naming.file_names import EXTENDED, EXTENDED_RUNS
 from releg.naming.names import label_of
 from releg.report.race import write_race
-from releg.report.runs import Manifest, Row, bound_title, budget_sentence, missing_lines, over_seeds, read_manifest
+from releg.report.runs import (
+    Manifest,
+    Row,
+    bound_title,
+    budget_sentence,
+    missing_lines,
+    over_seeds,
+    read_manifest,
+    unfinished_lines,
+)
 from releg.report.tables import as_csv, plus_minus, table
 
 COLUMNS = (
@@ -50,7 +59,12 @@ def as_markdown(rows: list[Row], manifest: Manifest) -> str:
         "",
         *table(head, [_cells(row, several=len(nets) > 1) for row in rows]),
     ]
-    lines += ["", budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table")]
+    lines += [
+        "",
+        budget_sentence(manifest.runs),
+        *missing_lines(manifest, "Not in this table"),
+        *unfinished_lines(manifest),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ LAYER_STYLES: list[tuple[Any, str]] = [("-", "o"), ("--", "s"), ("-.", "^"), (":
 
 
 def write_figure1(results: Path) -> list[Path]:
-    """Write figure1.csv, .png and .pdf; delete old ones if no run of the architecture is finished.
+    """Write figure1.csv, .png and .pdf; delete old ones if no run of the architecture has begun.
 
     The points of runs whose folders are missing, as in a fresh clone, stay as they are in figure1.csv.
     """
@@ -96,7 +97,10 @@ def _draw_bounds(axes: Axes, bounds: list[Point], against_time: bool) -> None:
     longest = max((point.seconds or 0.0 for point in bounds), default=0.0)
     unit, name = (3600.0, "h") if longest > 3 * 3600 else (60.0, "min") if longest > 180 else (1.0, "s")
     for estimator, known in ESTIMATORS.items():
-        mine = [point for point in bounds if point.trained_with == estimator]
+        mine, shorter = _by_length([point for point in bounds if point.trained_with == estimator])
+        for one in shorter:
+            along = [(p.seconds or 0.0) / unit if against_time else p.step for p in one]
+            axes.plot(along, [p.value for p in one], color=known.colour, linewidth=0.7)
         steps = sorted({point.step for point in mine})
         at = [[point for point in mine if point.step == step] for step in steps]
         values = [statistics.fmean(point.value for point in here) for here in at]
@@ -114,6 +118,14 @@ def _draw_bounds(axes: Axes, bounds: list[Point], against_time: bool) -> None:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter(FuncFormatter(_short_steps))
+
+
+def _by_length(bounds: list[Point]) -> tuple[list[Point], list[list[Point]]]:
+    """The bounds of the seeds that have come farthest, and those of each other seed: it would bend their mean."""
+    seeds = [[point for point in bounds if point.seed == seed] for seed in sorted({point.seed for point in bounds})]
+    ends = [max(point.step for point in each) for each in seeds]
+    farthest = [point for each, end in zip(seeds, ends, strict=True) if end == max(ends) for point in each]
+    return farthest, [each for each, end in zip(seeds, ends, strict=True) if end < max(ends)]
 
 
 def _leave_out_the_first_steps(axes: Axes, bounds: list[Point]) -> None:
@@ -136,8 +148,9 @@ def panel_notes(points: list[Point]) -> list[str]:
     trained = {point.trained_with for point in points if point.quantity == "val_elbo"}
     absent = [known.label for name, known in ESTIMATORS.items() if name not in trained]
     lines = [f"(a), (c) {' and '.join(absent)} was not trained with this budget."] if trained and absent else []
-    if len(seeds := {point.seed for point in points if point.quantity == "val_elbo"}) > 1:
-        lines += [f"(a), (c) Means over up to {len(seeds)} seeds; the bands reach from the lowest to the highest."]
+    runs = {(point.trained_with, point.seed) for point in points if point.quantity == "val_elbo"}
+    if (seeds := max(Counter(name for name, _ in runs).values(), default=0)) > 1:
+        lines += [f"(a), (c) Means over up to {seeds} seeds; the bands reach from the lowest to the highest."]
     if shared := at_shared_weights(points):
         apart = ": the separate points, with standard errors" if len(_image_counts(shared)) > 1 else ""
         lines += [f"(b) Both at the weights of {run_words(shared)}: sampled total variance, {amount(shared)}{apart}."]

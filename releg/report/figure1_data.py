@@ -11,12 +11,12 @@ from releg.naming.csv_formats import WHOLE, csv_text, read_csv, read_variances
 from releg.naming.file_names import FIGURE1, MEASUREMENTS, VARIANCES
 from releg.naming.names import ESTIMATORS
 from releg.report.artefacts import readable
-from releg.report.runs import Manifest, Run, figure1_runs, read_manifest
+from releg.report.runs import Manifest, Run, digest_of_run, figure1_runs, read_manifest
 
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")
 MEASURED = {known.config: name for name, known in ESTIMATORS.items()}  # by their names in grad_variance.csv
-MEASURED_RUN = "run"  # in what made a measurement: the digest that its run has in runs.json
+MEASURED_RUN = "run"  # in what made a measurement: the digest of its run
 Number = tuple[float, float]  # value, standard error
 
 
@@ -61,9 +61,9 @@ def curves_of(manifest: Manifest) -> list[Run]:
 
 
 def gather(runs: list[Run]) -> list[Point]:
-    """All points of the runs of Figure 1."""
+    """All points of the runs of Figure 1; of those that are not finished, only the bounds."""
     chosen = [run for run in figure1_runs(runs) if run.estimator in ESTIMATORS and run.is_here]
-    return [point for run in chosen for point in (*_bounds(run), *_variances(run))]
+    return [point for run in chosen for point in (*_bounds(run), *(_variances(run) if run.is_finished else ()))]
 
 
 def with_measurements(points: list[Point], runs: list[Run], results: Path) -> list[Point]:
@@ -97,7 +97,7 @@ def read_measured(path: Path) -> dict[str, Any]:
 def measured_run(runs: list[Run], path: Path) -> Run | None:
     """The run whose weights were measured; None if it is not among these: it may have been trained again."""
     digest = read_measured(path).get(MEASURED_RUN)
-    return next((run for run in runs if digest and run.digest == digest), None)
+    return next((run for run in runs if digest_of_run(run.config, run.result) == digest), None)
 
 
 def _place(point: Point) -> tuple[object, ...]:

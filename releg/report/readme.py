@@ -28,6 +28,7 @@ from releg.report.runs import (
     missing_lines,
     read_manifest,
     training_minutes,
+    unfinished_lines,
 )
 from releg.report.writers import REPORTS
 
@@ -89,7 +90,7 @@ def _how(manifest: Manifest) -> list[str]:
         "took": [f"{manifest.seconds / 60:.1f} minutes, everything included"] if manifest.seconds else [],
     }
     lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items() if texts)]
-    return [*lines, *missing_lines(manifest, "Missing")]
+    return [*lines, *missing_lines(manifest, "Missing"), *unfinished_lines(manifest)]
 
 
 def _each(texts: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import statistics
 from dataclasses import dataclass, field
@@ -26,13 +27,14 @@ from releg.naming.names import (
     schedule_name,
 )
 from releg.report.artefacts import readable
+from releg.report.tables import table
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its saved config (flat: "model.loss"), its result and its provenance."""
+    """A run: its saved config (flat: "model.loss"), its result, so far if it is not finished, and its provenance."""
 
     folder: Path
     config: dict[str, Any]
@@ -41,7 +43,6 @@ class Run:
     label: str = ""  # the grid's name for the estimator, if known
     unbiased: bool = True
     objective: str = "elbo"
-    digest: str = ""  # of its entry
 
     @property
     def architecture(self) -> str:
@@ -92,7 +93,8 @@ class Run:
     def is_here(self) -> bool:
         """Whether its folder is here: not elsewhere, with one of another run in its place."""
         if not self.is_finished:
-            return (self.folder / METRICS).is_file() and not (self.folder / RESULT).is_file()
+            rows = read_metrics(self.folder / METRICS) if (self.folder / METRICS).is_file() else []
+            return any(int(row["step"]) >= self.result["steps"] for row in rows if row["metric"] == "val/elbo")
         try:
             found = json.loads((self.folder / RESULT).read_bytes())
             return all(found[key] == value for key, value in self.result.items())
@@ -116,6 +118,12 @@ class Manifest:
     unfinished: list[Run] = field(default_factory=list)  # whose results are those of their best validation so far
 
 
+def digest_of_run(config: dict[str, Any], result: dict[str, Any]) -> str:
+    """What tells a run from one that was trained again; the rest of its config may get new settings with defaults."""
+    content = json.dumps([config["seed_everything"], result], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
 def read_manifest(results: Path, name: str = RUNS) -> Manifest:
     """Read runs.json or another manifest; ValueError, with a sentence, if it is damaged or missing."""
     path = results / name
@@ -137,9 +145,10 @@ def _run(results: Path, entry: dict[str, Any]) -> Run:
         entry.get("estimator", ""),
         entry.get("unbiased", True),
         entry.get("objective", "elbo"),
-        entry.get("digest", ""),
     )
     _ = run.net, run.estimator, run.seed, run.steps  # every report needs them
+    if not run.is_finished:
+        _ = [run.result[name] for name in ("steps", "val/elbo", "training_seconds")]
     return run
 
 
@@ -223,6 +232,27 @@ def recipe(run: Run) -> str:
     shape = SCHEDULES[run.schedule].words if run.schedule in SCHEDULES else run.schedule
     warmup = f", with a warm-up over the first {run.warmup:,} steps" if run.warmup else ""
     return f"{optimizer} at {rate}, {shape}{warmup}"
+
+
+def unfinished_lines(manifest: Manifest) -> list[str]:
+    """How far the runs are that have not come to their end; nothing if there are none."""
+    if not manifest.unfinished:
+        return []
+    head = ["SBN", "estimator", "seed", "steps", "of", "validation bound", "minutes"]
+    body = [
+        [
+            run.net,
+            label_of(run.estimator, run.unbiased, run.objective),
+            str(run.seed),
+            f"{run.result['steps']:,}",
+            f"{run.steps:,}",
+            f"{-run.result['val/elbo']:.2f}",
+            f"{run.result['training_seconds'] / 60:.1f}",
+        ]
+        for run in manifest.unfinished
+    ]
+    title = f"Not finished, {recipes(manifest.unfinished)}; the best bound on the validation images so far:"
+    return ["", title, "", *table(head, body, texts=2)]
 
 
 def missing_lines(manifest: Manifest, title: str) -> list[str]:

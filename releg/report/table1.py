@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from releg.report.runs import (
     on_one_thread,
     over_seeds,
     read_manifest,
-    recipes,
+    unfinished_lines,
 )
 from releg.report.tables import as_csv, plus_minus, table
 
@@ -41,7 +42,7 @@ def write_table1(results: Path) -> str:
     manifest = read_manifest(results)
     rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
     text = as_markdown(rows, longer, manifest, luck_of_the_bits(results))
-    text += _begun_for_longer(results) + beside_published(rows, results)
+    text += _unfinished_for_longer(results) + beside_published(rows, results)
     path = write_json(results / TABLE1, rows, indent=2)
     write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
     write_atomically(path.with_suffix(".tex"), as_latex(rows, longer, manifest))
@@ -85,7 +86,11 @@ def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: st
     `luck` is what the test bits have to do with it.
     """
     lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *_table(rows), ""]
-    lines += [budget_sentence(manifest.runs), *missing_lines(manifest, "Not in this table"), *_begun(manifest)]
+    lines += [
+        budget_sentence(manifest.runs),
+        *missing_lines(manifest, "Not in this table"),
+        *unfinished_lines(manifest),
+    ]
     lines += _gaps(rows)
     lines += ["", luck] if luck else []
     if longer:
@@ -97,31 +102,10 @@ def _table(rows: list[Row]) -> list[str]:
     return table(_head(rows), [_cells(row) for row in rows], texts=2)
 
 
-def _begun(manifest: Manifest) -> list[str]:
-    """How far the runs are that have not come to their end."""
-    if not manifest.unfinished:
-        return []
-    head = ["SBN", "estimator", "seed", "steps", "of", "validation bound", "minutes"]
-    body = [
-        [
-            run.net,
-            label_of(run.estimator),
-            str(run.seed),
-            f"{run.result['steps']:,}",
-            f"{run.steps:,}",
-            f"{-run.result['val/elbo']:.2f}",
-            f"{run.result['training_seconds'] / 60:.1f}",
-        ]
-        for run in manifest.unfinished
-    ]
-    title = f"Not finished, {recipes(manifest.unfinished)}; the best bound on the validation images so far:"
-    return ["", title, "", *table(head, body, texts=2)]
-
-
-def _begun_for_longer(results: Path) -> str:
-    """The same of the longer budgets whose runs are in folders of this one."""
+def _unfinished_for_longer(results: Path) -> str:
+    """How far the unfinished runs of longer budgets are, whose folders are in this one."""
     folders = [results / budget for budget in LONGEST_BUDGETS if (results / budget / RUNS).is_file()]
-    lines = [line for folder in folders for line in _begun(read_manifest(folder))]
+    lines = [line for folder in folders for line in unfinished_lines(read_manifest(folder))]
     return "\n".join([*lines, ""])
 
 
@@ -149,20 +133,30 @@ def longer_rows(results: Path) -> list[Row]:
 
 
 def luck_of_the_bits(results: Path) -> str:
-    """How far bounds on other draws of the test bits are apart; empty if that was not measured."""
+    """How far bounds on other draws of the test bits are apart; empty if that was not measured for models of today."""
     if not (results / TEST_BITS).is_file():
         return ""
     command = "python -m lightning_modules.commands.other_test_bits"
     with readable(results / TEST_BITS, f"what {command} writes", "run it again"):
         cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
+        cells = [cell for cell in cells if cell["frozen"] in _bounds_of_runs(results)]
         spreads, shifts = spread_over_bits(cells)
-        draws = len(cells[0]["bounds"])
+    if not cells:
+        return ""
+    apart = math.ceil(10 * 2 * math.sqrt(2) * max(spreads)) / 10  # two standard errors between independent draws
     return (
-        f"The test bits were drawn once, and the paper's are not published. On {draws} other draws, the bounds of the "
-        f"published models have a standard deviation of {min(spreads):.2f} to {max(spreads):.2f} nats, and their means "
-        f"differ from the bounds on ours by {min(shifts):+.2f} to {max(shifts):+.2f}. So a difference to the paper of "
-        f"{2 * max(spreads):.1f} nats or less can be the luck of a draw. Models are compared on the same bits."
+        f"The test bits were drawn once, and the paper's are not published. On {len(cells[0]['bounds'])} other draws, "
+        f"the bounds of the published models have a standard deviation of {min(spreads):.2f} to {max(spreads):.2f} "
+        f"nats, and their means differ from the bounds on ours by {min(shifts):+.2f} to {max(shifts):+.2f}. So a "
+        f"difference to the paper of less than {apart:.1f} nats can be the luck of a draw. Models are compared on the "
+        "same bits."
     )
+
+
+def _bounds_of_runs(results: Path) -> set[float]:
+    """The test bounds of all runs of this folder and of longer budgets."""
+    folders = [results, *(results / budget for budget in LONGEST_BUDGETS if (results / budget / RUNS).is_file())]
+    return {-run.result["test/elbo"] for folder in folders for run in read_manifest(folder).runs}
 
 
 def spread_over_bits(cells: list[Row]) -> tuple[list[float], list[float]]:

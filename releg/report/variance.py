@@ -29,7 +29,6 @@ from releg.report.runs import budget_sentence, commit_words, machine, read_manif
 from releg.report.tables import power_of_ten, table
 
 PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten
-CLEAR = 2  # standard errors from a limit of this range, beyond which there is no doubt
 
 INTRODUCTION = """# Gradient variance, LR against CRN
 
@@ -118,8 +117,8 @@ def against_paper(one: Number) -> str:
     if math.isnan(value):
         return "–"
     verdict = "below" if value < low else "above" if value > high else "yes"
-    is_close = min(abs(value - limit) for limit in (low, high)) < CLEAR * error
-    return f"{verdict}, by less than two standard errors" if is_close else verdict
+    is_close = min(abs(value - limit) for limit in (low, high)) < 2 * error
+    return f"{verdict}, but within two standard errors of the limit" if is_close else verdict
 
 
 def _within(points: list[Point], at: Measurement) -> list[str]:

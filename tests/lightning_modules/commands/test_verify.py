@@ -15,7 +15,7 @@ from lightning_modules.grid import published_weights
 from releg import bounds
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import load, save_model
-from tests.lightning_modules.run_states import save_best
+from tests.lightning_modules.run_states import RESULT, save_best
 
 SAMPLES = 20
 
@@ -38,9 +38,15 @@ def entry(data: BinarizedMNIST, tmp_path_factory: pytest.TempPathFactory) -> dic
         "folder": str(folder),
         "estimator": "crn",
         "config": {"model.layers": [4, 3], "model.test_samples": SAMPLES, "seed_everything": 0},
-        "result": {"test/elbo": elbo, "val/elbo": elbo, "steps": 20, "best_step": 10},
+        "result": RESULT | {"test/elbo": elbo, "val/elbo": elbo, "steps": 20, "best_step": 10},
         "provenance": [{"commit": "abc", "data_sha256": data.checksum}],
     }
+
+
+@pytest.fixture(autouse=True)
+def at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests publish the run with other results than its folder has."""
+    monkeypatch.setattr(published_weights, "is_here", lambda *_: True)
 
 
 @pytest.fixture
@@ -184,6 +190,17 @@ def test_what_does_not_hold_is_named_and_the_command_fails(
     error = capsys.readouterr().err
     assert cell in error
     assert problem in error
+
+
+@pytest.mark.parametrize("absent", ["config", "result", "provenance"])
+def test_runs_that_lack_something_are_answered_in_one_sentence(
+    absent: str, results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    published_weights.publish(results, [entry])
+    tabulate(results, entry)
+    (results / "runs.json").write_text(json.dumps({"runs": [{k: v for k, v in entry.items() if k != absent}]}))
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 2
+    assert f"runs.json cannot be read (KeyError: '{absent}'), expected the runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,25 @@
 
 import json
 import shutil
+import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lightning_modules import RESULTS
-from lightning_modules.grid import local_launcher, reproduce
+from lightning_modules.grid import books, figure1_measurement, local_launcher, reproduce
 from lightning_modules.grid.jobs import Ended, Launcher, OnUpdate
 from lightning_modules.grid.options import budget_file, parse_options
 from lightning_modules.grid.plan import RunStatus, plan, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import record_provenance
-from releg.naming.csv_formats import METRICS_COLUMNS, csv_text
+from releg.files import write_json
+from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text
 from releg.naming.file_names import FIGURE1, METRICS, PAPER, RUNS, TABLE1
-from tests.lightning_modules.run_states import leave_finished
+from tests.lightning_modules.run_states import leave_finished, save_best
+from tests.releg.helpers import random_model
 
 
 def test_tables_are_there_after_each_run_and_stay_after_an_interruption(
@@ -43,19 +47,23 @@ def test_tables_are_there_after_each_run_and_stay_after_an_interruption(
     assert "SBN(32-64-128-256) crn seed 0: not trained yet" in (tmp_path / "table1.md").read_text()
 
 
+@pytest.mark.parametrize("error", [ValueError("a damaged file"), KeyError("config"), OSError("the disk is full")])
 def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = []
+    write_all = books.write_all
+
+    def fail(results: Path) -> str:
+        raise error
 
     def run_all(self: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
-        paper = (tmp_path / PAPER).read_bytes()
-        (tmp_path / PAPER).unlink()
+        monkeypatch.setattr(books, "write_all", fail)
         for status in waiting:
             leave_finished(status)
             made.append(status.run)
             on_update([], [Ended(status, 1.0, "")])
-        (tmp_path / PAPER).write_bytes(paper)
+        monkeypatch.setattr(books, "write_all", write_all)
 
     monkeypatch.setattr(local_launcher.LocalLauncher, "run_all", run_all)
     monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
@@ -64,8 +72,37 @@ def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
     assert reproduce.reproduce(options, 0, "bash reproduce.sh", time.monotonic()) == 0
     assert len(made) == 2
     printed = capsys.readouterr()
-    assert printed.err.count("the tables could not be written yet (") == 2
+    assert printed.err.count(f"the tables could not be written yet ({type(error).__name__}: ") == 2
     assert "| 200-200 | CRN | 100.00 |" in printed.out
+
+
+def test_the_published_table_has_weights_after_each_run_and_ends_with_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = []
+
+    def run_all(self: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
+        for status in waiting:
+            save_best(status.folder, random_model(784, status.config["model"]["layers"]))
+            leave_finished(status)
+            on_update([], [Ended(status, 1.0, "")])
+            there.append(len(list((tmp_path / "weights").glob("*/*.safetensors"))))
+
+    def variance(words: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        output = Path(words[words.index("--output") + 1])
+        row = (5, "likelihood_ratio", 1, "total", 2.0, 0.1, 50_000, 1_000)
+        output.write_text(csv_text(VARIANCE_COLUMNS, [row]))
+        write_json(output.with_suffix(".json"), {"commit": "beef"})
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(local_launcher.LocalLauncher, "run_all", run_all)
+    monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
+    monkeypatch.setattr(figure1_measurement, "subprocess", SimpleNamespace(run=variance))
+    shutil.copy(RESULTS / PAPER, tmp_path)
+    words = ["--budget", "standard", "--results", str(tmp_path), "--only", "32-64-128-256"]
+    assert reproduce.reproduce(parse_options(words), 0, "bash reproduce.sh", time.monotonic()) == 0
+    assert there == [1, 2]
+    assert "\ntotal,lr,lr,0,5,,1,2.0,0.1,50000,1000\n" in (tmp_path / FIGURE1).read_text()
 
 
 def test_a_run_that_has_begun_is_shown_with_its_curve_here_and_in_a_clone(

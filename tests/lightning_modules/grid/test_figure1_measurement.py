@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,19 +11,24 @@ import pytest
 from lightning_modules.grid import figure1_measurement
 from lightning_modules.grid.figure1_measurement import measure_variance, measures_at_the_end
 from lightning_modules.grid.options import parse_options
+from lightning_modules.run.result import write_result
 from releg.architecture import layers_of
 from releg.naming.csv_formats import VARIANCE_COLUMNS, csv_text
 from releg.report.figure1_data import measurement_file, read_measured
+from releg.report.runs import digest_of_run
+from tests.lightning_modules.run_states import RESULT
 
 
-def run_of(results: Path, seed: int, digest: str, architecture: str = "32-64-128-256", here: bool = True) -> Any:
-    """An entry of runs.json, and the checkpoint of the run if its folder is here."""
-    folder = f"runs/{architecture}/{seed}"
+def run_of(results: Path, seed: int, architecture: str = "32-64-128-256", here: bool = True, minutes: int = 1) -> Any:
+    """An entry of runs.json, and what the run left behind if its folder is here."""
+    folder = results / "runs" / architecture / str(seed)
+    result = RESULT | {"training_seconds": 60.0 * minutes}
     if here:
-        (results / folder).mkdir(parents=True, exist_ok=True)
-        (results / folder / "best.ckpt").touch()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "best.ckpt").touch()
+        write_result(folder, result)
     config = {"model.layers": layers_of(architecture), "seed_everything": seed}
-    return {"folder": folder, "estimator": "lr", "config": config, "digest": digest}
+    return {"folder": str(folder.relative_to(results)), "estimator": "lr", "config": config, "result": result}
 
 
 def record(results: Path, *entries: Any) -> None:
@@ -42,30 +48,32 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         Path(given["--output"]).with_suffix(".json").write_text(json.dumps({"commit": "beef"}))
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(figure1_measurement.subprocess, "run", run)
+    monkeypatch.setattr(figure1_measurement, "subprocess", SimpleNamespace(run=run))
     return checkpoints
 
 
 def test_the_run_with_the_lowest_seed_is_measured_once(tmp_path: Path, measured: list[str]) -> None:
-    first = run_of(tmp_path, 0, "a")
-    record(tmp_path, run_of(tmp_path, 1, "b"), first, run_of(tmp_path, 0, "c", "200-200"))
+    first = run_of(tmp_path, 0)
+    record(tmp_path, run_of(tmp_path, 1), first, run_of(tmp_path, 0, "200-200"))
     measure_variance(tmp_path, jobs=2)
     assert measured == ["runs/32-64-128-256/0/best.ckpt"]
-    assert read_measured(measurement_file(tmp_path, "lr")) == {"commit": "beef", "run": "a"}
-    record(tmp_path, run_of(tmp_path, 1, "d"), run_of(tmp_path, 2, "e"), first)  # other seeds were trained
+    digest = digest_of_run(first["config"], first["result"])
+    assert read_measured(measurement_file(tmp_path, "lr")) == {"commit": "beef", "run": digest}
+    again = first | {"config": first["config"] | {"model.new_setting": "its default"}}
+    record(tmp_path, run_of(tmp_path, 1, minutes=2), run_of(tmp_path, 2), again)  # other seeds were trained
     measure_variance(tmp_path, jobs=2)
     assert len(measured) == 1
 
 
 def test_a_run_that_was_trained_again_is_measured_again(tmp_path: Path, measured: list[str]) -> None:
-    for number, digest in enumerate("ab", start=1):
-        record(tmp_path, run_of(tmp_path, 0, digest))
+    for times in (1, 2):
+        record(tmp_path, run_of(tmp_path, 0, minutes=times))
         measure_variance(tmp_path, jobs=2)
-        assert len(measured) == number
+        assert len(measured) == times
 
 
 def test_fewer_images_than_all_are_not_enough(tmp_path: Path, measured: list[str]) -> None:
-    record(tmp_path, run_of(tmp_path, 0, "a"))
+    record(tmp_path, run_of(tmp_path, 0))
     measure_variance(tmp_path, jobs=2)
     output = measurement_file(tmp_path, "lr")
     output.write_text(output.read_text().replace(",50000,", ",100,"))
@@ -74,15 +82,18 @@ def test_fewer_images_than_all_are_not_enough(tmp_path: Path, measured: list[str
 
 
 def test_nothing_is_measured_where_the_run_with_its_baselines_is_not(tmp_path: Path, measured: list[str]) -> None:
-    record(tmp_path, run_of(tmp_path, 0, "a", here=False), run_of(tmp_path, 1, "b"))
+    record(tmp_path, run_of(tmp_path, 0, here=False), run_of(tmp_path, 1))
     measure_variance(tmp_path, jobs=2)
-    record(tmp_path, run_of(tmp_path, 0, "c", "200-200"))
+    record(tmp_path, run_of(tmp_path, 0, "200-200"))
+    measure_variance(tmp_path, jobs=2)
+    record(tmp_path, run_of(tmp_path, 0))
+    (tmp_path / "runs" / "32-64-128-256" / "0" / "result.json").unlink()  # trained again, not finished yet
     measure_variance(tmp_path, jobs=2)
     assert not measured
 
 
 def test_a_measurement_that_fails_ends_in_a_sentence(tmp_path: Path) -> None:
-    record(tmp_path, run_of(tmp_path, 0, "a"))
+    record(tmp_path, run_of(tmp_path, 0))
     with pytest.raises(ValueError, match=r"was not measured \(exit code 2\); the same command continues it"):
         measure_variance(tmp_path, jobs=1)  # the checkpoint is empty
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lightning_modules.grid.published_weights import publish, published, read_description
+from lightning_modules.run.result import write_result
 from releg.weights import load
 from tests.lightning_modules.run_states import RESULT, save_best
 from tests.releg.helpers import random_model
@@ -21,11 +22,13 @@ def finished(folder: Path, bias: float, validation_bound: float) -> dict[str, An
     model = random_model(5, [4, 3])
     model.generative[0].bias.data[0] = bias
     save_best(folder, model)
+    result = RESULT | {"val/elbo": validation_bound}
+    write_result(folder, result)
     return {
         "folder": folder.name,
         "estimator": "crn",
         "config": CONFIG,
-        "result": RESULT | {"val/elbo": validation_bound},
+        "result": result,
         "provenance": [
             {"commit": "old", "data_sha256": "12"},
             {"commit": "new", "uncommitted_changes": True, "data_sha256": "34"},
@@ -99,3 +102,11 @@ def test_a_better_run_that_was_published_before_it_was_moved_stays(tmp_path: Pat
     (cell,) = publish(tmp_path, [first, other])
     assert publish(tmp_path, [first, other | {"folder": "elsewhere"}]) == []
     assert load(cell.path).generative[0].bias[0] == 1.0
+
+
+def test_a_run_that_trains_in_the_folder_of_a_recorded_one_is_not_published_under_its_numbers(tmp_path: Path) -> None:
+    recorded = finished(tmp_path / "0", 0.0, -1.0)
+    (tmp_path / "0" / "result.json").unlink()  # trained again: its checkpoint is there already
+    assert publish(tmp_path, [recorded]) == []
+    write_result(tmp_path / "0", RESULT | {"val/elbo": -0.5})
+    assert publish(tmp_path, [recorded]) == []

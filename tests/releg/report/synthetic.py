@@ -47,7 +47,6 @@ def entry(architecture: str, estimator: str, seed: int, nll: float, steps: int =
             "test/multi_sample_bound": -nll + 2,
         },
         "provenance": [PROVENANCE],
-        "digest": f"of {architecture} {estimator} {seed}",
     }
 
 
