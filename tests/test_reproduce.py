@@ -133,6 +133,7 @@ def test_verify_takes_paths_relative_to_where_it_is_called(script: Script, tmp_p
     damaged.write_bytes(b"no weights")
     shutil.copy(ROOT / "results" / "paper.json", tmp_path)
     (tmp_path / "table1.json").write_text("[]")
+    (tmp_path / "runs.json").write_text('{"runs": []}')
     code, _, err = finish(script.start("--verify", "--results", os.path.relpath(tmp_path, script.folder)))
     assert code == 1, err
     assert "releg verify: SBN(200-200) lr: " in err
