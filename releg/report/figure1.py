@@ -149,8 +149,10 @@ def panel_notes(points: list[Point]) -> list[str]:
     absent = [known.label for name, known in ESTIMATORS.items() if name not in trained]
     lines = [f"(a), (c) {' and '.join(absent)} was not trained with this budget."] if trained and absent else []
     runs = {(point.trained_with, point.seed) for point in points if point.quantity == "val_elbo"}
-    if (seeds := max(Counter(name for name, _ in runs).values(), default=0)) > 1:
-        lines += [f"(a), (c) Means over up to {seeds} seeds; the bands reach from the lowest to the highest."]
+    counts = set(Counter(name for name, _ in runs).values())
+    if counts and max(counts) > 1:
+        most = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
+        lines += [f"(a), (c) Means over {most} seeds; the bands reach from the lowest to the highest."]
     if shared := at_shared_weights(points):
         apart = ": the separate points, with standard errors" if len(_image_counts(shared)) > 1 else ""
         lines += [f"(b) Both at the weights of {run_words(shared)}: sampled total variance, {amount(shared)}{apart}."]

@@ -239,7 +239,9 @@ def test_variances_are_compared_at_the_weights_of_one_run(tmp_path: Path, measur
     points = all_points(results)
     assert {(point.trained_with, point.seed) for point in at_shared_weights(points)} == {("lr", shown)}
     note = panel_notes(points)
-    assert note[0] == "(a), (c) Means over up to 2 seeds; the bands reach from the lowest to the highest."
+    assert note[0] == "(a), (c) Means over 2 seeds; the bands reach from the lowest to the highest."
+    fewer = [point for point in points if (point.trained_with, point.seed) != ("crn", 1)]
+    assert panel_notes(fewer)[0].startswith("(a), (c) Means over up to 2 seeds; ")
     assert note[1].startswith(f"(b) Both at the weights of the LR run with seed {shown}: ")
     write_figure1(results)
     assert f"at the weights of the LR run with seed {shown},\n" in write_variance(results)[0].read_text()
