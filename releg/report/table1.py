@@ -35,10 +35,28 @@ COLUMNS = (
 
 
 def write_table1(results: Path) -> str:
-    """Write table1.md, .csv, .json and .tex; return the Markdown.
+    """Write table1.md, .csv, .json and .tex, and again those of other budgets that show some of these numbers.
 
-    The published table also has the rows of longer budgets; only table1.json does not: each folder has its own.
+    Returns the Markdown. The published table also has the rows of longer budgets; only table1.json does not: each folder
+    has its own. Other budgets' tables are compared with the published one.
     """
+    text = _write(results)
+    for folder in _that_show(results):
+        _write(folder)
+    return text
+
+
+def _that_show(results: Path) -> list[Path]:
+    """The folders whose tables have numbers of this one."""
+    if results.name in LONGEST_BUDGETS:
+        folders = [results.parent]
+    else:
+        folders = [] if results.name in BUDGETS else [results / budget for budget in BUDGETS]
+    return [folder for folder in folders if (folder / RUNS).is_file()]
+
+
+def _write(results: Path) -> str:
+    """The files of one folder."""
     manifest = read_manifest(results)
     rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
     text = as_markdown(rows, longer, manifest, luck_of_the_bits(results))
@@ -47,8 +65,6 @@ def write_table1(results: Path) -> str:
     write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
     write_atomically(path.with_suffix(".tex"), as_latex(rows, longer, manifest))
     write_atomically(path.with_suffix(".md"), text)
-    if results.name in LONGEST_BUDGETS and (results.parent / RUNS).is_file():
-        write_table1(results.parent)
     return text
 
 

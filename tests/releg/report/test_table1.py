@@ -253,3 +253,15 @@ def test_the_table_says_how_much_the_draw_of_the_test_bits_matters(tmp_path: Pat
     (results / "test_bits.json").write_text("[]")
     with pytest.raises(ValueError, match=r"test_bits\.json"):
         write_table1(results)
+
+
+def test_tables_of_other_budgets_are_compared_with_the_published_one_as_it_is_now(tmp_path: Path) -> None:
+    quick = write_results(tmp_path / "quick", [entry("200-200", "crn", 0, 112.0)])
+    for published in (98.0, 97.0):
+        write_results(tmp_path, [entry("200-200", "crn", 0, published, 200_000)])
+        write_table1(tmp_path)
+        write_table1(quick)
+        assert f"| 200-200 | CRN | 112.00 | {published:.2f} | 98.28 |" in (quick / "table1.md").read_text()
+    write_results(tmp_path, [entry("200-200", "crn", 0, 96.0, 200_000)])
+    write_table1(tmp_path)
+    assert "| 200-200 | CRN | 112.00 | 96.00 | 98.28 |" in (quick / "table1.md").read_text()
