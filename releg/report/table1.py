@@ -37,8 +37,8 @@ COLUMNS = (
 def write_table1(results: Path) -> str:
     """Write table1.md, .csv, .json and .tex, and again those of other budgets that show some of these numbers.
 
-    Returns the Markdown. The published table also has the rows of longer budgets; only table1.json does not: each folder
-    has its own. Other budgets' tables are compared with the published one.
+    Returns the Markdown. The published table also has the rows of longer budgets; only table1.json does not: each
+    folder has its own. Other budgets' tables are compared with the published one.
     """
     text = _write(results)
     for folder in _that_show(results):
