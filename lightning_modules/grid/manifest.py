@@ -18,7 +18,7 @@ from lightning_modules.shipped_estimators import read_estimator
 from releg.architecture import architecture_name
 from releg.files import without_infinities, write_json
 from releg.naming.file_names import EXTENDED_RUNS, RUNS
-from releg.naming.names import EXTENDED_ARCHITECTURE
+from releg.naming.names import ARCHITECTURES, ESTIMATORS, EXTENDED_ARCHITECTURE
 
 NOT_TRAINED = "not trained yet"  # the reason why most of the missing runs are not there
 Place = tuple[str, str, int]  # of a run in the tables: architecture, estimator, seed
@@ -64,18 +64,30 @@ def write_manifests(
         manifest = {
             "command": command,
             "seconds": round(elapsed, 1) if at_once else None,
-            "runs": list(entries.values()),
+            "runs": _in_order(entries),
             "missing": {
                 str(run): reason
                 for run, reason in missing.items()
                 if belongs(run) and _place_of(run) not in entries and (run in made or _place_of(run) not in begun)
             },
-            **({"unfinished": list(begun.values())} if begun else {}),
+            **({"unfinished": _in_order(begun)} if begun else {}),
         }
         if not any(status.run in made for status in there):  # this command only re-read them
             same = earlier.get("runs") == manifest["runs"]
             manifest |= {"command": earlier.get("command"), "seconds": earlier.get("seconds") if same else None}
         write_json(results / name, manifest)
+
+
+def _in_order(entries: Mapping[Place, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The paper's estimators first, then seed by seed, in the order of the tables: not in that of their ends."""
+
+    def order(place: Place) -> tuple[bool, int, int, str]:
+        architecture, estimator, seed = place
+        row = ARCHITECTURES.index(architecture) if architecture in ARCHITECTURES else len(ARCHITECTURES)
+        column = str([*ESTIMATORS].index(estimator)) if estimator in ESTIMATORS else estimator
+        return estimator not in ESTIMATORS, seed, row, column
+
+    return [entries[place] for place in sorted(entries, key=order)]
 
 
 def check_manifests(results: Path) -> None:

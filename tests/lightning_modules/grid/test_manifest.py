@@ -169,6 +169,17 @@ def test_what_was_trained_elsewhere_stays_in_the_tables_until_it_is_trained_here
     assert read(here)["seconds"] is None
 
 
+def test_entries_are_in_the_order_of_the_table_whatever_run_ended_first(tmp_path: Path) -> None:
+    runs = [*plan(SMOKE, 2, tmp_path), *plan_extended(SMOKE, 1, tmp_path)[:2]]
+    finished = [finish(run, tmp_path) for run in runs]
+    for count in (3, 7, len(finished)):
+        write_manifests(tmp_path, "trains", finished[-count:], {}, [], 1.0)
+    folders = [tmp_path / entry["folder"] for entry in read(tmp_path)["runs"]]
+    assert folders == [status.folder for status in finished[:-2]]
+    second = [entry["estimator"] for entry in read(tmp_path, EXTENDED_RUNS)["runs"]]
+    assert second == ["lr", "crn", "lr", "crn", *(run.estimator for run in runs[-2:])]
+
+
 def test_a_report_in_a_fresh_clone_changes_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *handler: None)
     kept = (RUNS, "table1.json", "figure1.csv", "paper.json", "variance.md")
