@@ -1,8 +1,9 @@
 """python -m lightning_modules.grid.trials [--jobs N] [--missing]: the trials behind the budgets' learning rate.
 
 First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
-SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with the best recipe of each; last cells of
-the published table without their warm-up, and one on fixed bits. Only validation bounds are compared. Writes
+SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with every peak rate in the best shapes and
+with the recipe of the budgets; then each estimator with its best recipe for as long as the published table. Last come
+cells of that table without their warm-up, and one on fixed bits. Only validation bounds are compared. Writes
 results/recipe/trials.json and results/recipe.md; the same command continues after an interruption. --missing keeps the
 trials that trials.json records, even if their folders are elsewhere.
 """
@@ -29,7 +30,7 @@ from releg.files import write_json
 from releg.measure.units_in_use import units_in_use
 from releg.naming.file_names import TRIALS
 from releg.naming.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
-from releg.report.recipe import best_recipes, write_recipe
+from releg.report.recipe import BUDGET_RECIPE, best_recipes, tells_of_shapes, write_recipe
 
 RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
@@ -75,7 +76,7 @@ class Trial(NamedTuple):
 def warmup_trials() -> Iterator[Trial]:
     """From none to four tenths of the steps."""
     for warmup in WARMUPS:
-        yield Trial("crn", 0.003, "linear", LONG, "dynamic", WARMUP_ARCHITECTURE, warmup)
+        yield Trial("crn", *BUDGET_RECIPE, LONG, "dynamic", WARMUP_ARCHITECTURE, warmup)
 
 
 def short_trials() -> Iterator[Trial]:
@@ -87,21 +88,32 @@ def short_trials() -> Iterator[Trial]:
 
 
 def long_trials(short: Sequence[dict[str, Any]]) -> Iterator[Trial]:
-    """The best recipe of each estimator, for both of them."""
-    for rate, shape in dict.fromkeys(best_recipes(short).values()):
+    """Every peak rate in the best shape of either estimator, and the budgets' recipe: with longer runs a lower rate may
+    win.
+    """
+    shapes = dict.fromkeys(shape for _, shape in best_recipes(short).values())
+    recipes = dict.fromkeys([*((rate, shape) for shape in shapes for rate in RATES), BUDGET_RECIPE])
+    for rate, shape in recipes:
         yield from (Trial(estimator, rate, shape, LONG) for estimator in ESTIMATOR_OVERLAYS)
+
+
+def full_trials(long: Sequence[dict[str, Any]]) -> Iterator[Trial]:
+    """The best recipe of each estimator, for as long as the published table; without_warmup has the budgets' own."""
+    for estimator, recipe in best_recipes(long).items():
+        if recipe != BUDGET_RECIPE:
+            yield Trial(estimator, *recipe, BUDGETS[PUBLISHED_BUDGET])
 
 
 def without_warmup() -> Iterator[Trial]:
     """Cells of the published table without its warm-up."""
     for architecture, estimator in WITHOUT_WARMUP:
-        yield Trial(estimator, 0.003, "linear", BUDGETS[PUBLISHED_BUDGET], "dynamic", architecture)
+        yield Trial(estimator, *BUDGET_RECIPE, BUDGETS[PUBLISHED_BUDGET], "dynamic", architecture)
 
 
 def fixed_bits() -> Iterator[Trial]:
     """A cell of the published table on fixed training bits; the table has it on redrawn ones."""
     steps = BUDGETS[PUBLISHED_BUDGET]
-    yield Trial("crn", 0.003, "linear", steps, "fixed", warmup=steps // 10)
+    yield Trial("crn", *BUDGET_RECIPE, steps, "fixed", warmup=steps // 10)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -116,6 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
         warmup_trials,
         short_trials,
         lambda: long_trials([entry for entry in entries if entry["steps"] == SHORT]),
+        lambda: full_trials([entry for entry in entries if tells_of_shapes(entry) and entry["steps"] == LONG]),
         without_warmup,
         fixed_bits,
     ]

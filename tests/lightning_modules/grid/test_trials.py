@@ -2,19 +2,21 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lightning_modules import RESULTS
 from lightning_modules.grid import trials
 from lightning_modules.grid.options import budget_file
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, status_of
 from lightning_modules.grid.studies import StudyError
 from lightning_modules.grid.trials import (
     LONG,
+    RATES,
     SHORT,
     Trial,
     fixed_bits,
+    full_trials,
     long_trials,
     short_trials,
     warmup_trials,
@@ -23,7 +25,8 @@ from lightning_modules.grid.trials import (
 from lightning_modules.run.identity import differences, settings_of
 from releg.architecture import architecture_name
 from releg.naming.file_names import TRIALS
-from releg.naming.names import PUBLISHED_BUDGET, SCHEDULES
+from releg.naming.names import BUDGETS, PUBLISHED_BUDGET, SCHEDULES
+from releg.report.recipe import BUDGET_RECIPE, Recipe
 
 
 def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_path: Path) -> None:
@@ -60,14 +63,45 @@ def test_a_trial_of_a_cell_is_the_run_of_the_published_table_but_for_one_setting
     assert differences(own, published).keys() - not_shown == {differs}
 
 
-@pytest.mark.parametrize(("kept", "made"), [(3, list(warmup_trials())[3:]), (None, list(fixed_bits()))])
+def entry_of(trial: Trial, elbo: float = -2.0) -> dict[str, Any]:
+    """A made-up record of a trial."""
+    return {
+        **trial._asdict(),
+        "val/elbo": elbo,
+        "units_in_use": [1],
+        "best_step": 1,
+        "minutes": 1.0,
+        "commit": "c0ffee",
+    }
+
+
+def entries_of_short_trials(best: dict[str, Recipe]) -> list[dict[str, Any]]:
+    return [
+        entry_of(trial, -1.0 if (trial.rate, trial.shape) == best[trial.estimator] else -2.0)
+        for trial in short_trials()
+    ]
+
+
+SHORT_ENTRIES = entries_of_short_trials({"lr": (0.003, "cosine"), "crn": (0.01, "cosine")})
+LONG_ENTRIES = [entry_of(trial, -trial.rate) for trial in long_trials(SHORT_ENTRIES)]  # the lowest rate is the best
+FIRST = [*map(entry_of, warmup_trials()), *SHORT_ENTRIES]
+SECOND = [*LONG_ENTRIES, *map(entry_of, full_trials(LONG_ENTRIES)), *map(entry_of, without_warmup())]
+
+
+@pytest.mark.parametrize(
+    ("known", "made"),
+    [
+        (FIRST[:3], list(warmup_trials())[3:]),
+        (FIRST, list(long_trials(SHORT_ENTRIES))),
+        ([*FIRST, *LONG_ENTRIES], list(full_trials(LONG_ENTRIES))),
+        ([*FIRST, *SECOND], list(fixed_bits())),
+    ],
+)
 def test_recorded_trials_are_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int | None, made: list[Trial]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: list[dict[str, Any]], made: list[Trial]
 ) -> None:
-    shipped = json.loads((RESULTS / TRIALS).read_bytes())
-    on_drawn_bits = [entry for entry in shipped if entry["binarization"] == "dynamic"]
     (tmp_path / TRIALS).parent.mkdir(parents=True)
-    (tmp_path / TRIALS).write_text(json.dumps(on_drawn_bits[:kept]))
+    (tmp_path / TRIALS).write_text(json.dumps(known))
     asked: list[GridRun] = []
 
     def refuse(runs: list[GridRun], *more: object) -> list[RunStatus]:
@@ -81,18 +115,38 @@ def test_recorded_trials_are_not_made_again(
     assert asked == [trial.run(tmp_path / "recipe") for trial in made]
 
 
-@pytest.mark.parametrize(("best_of_lr", "count"), [((0.01, "cosine"), 4), ((0.003, "linear"), 2)])
-def test_the_best_recipe_of_each_estimator_is_tried_for_longer_with_both(
-    best_of_lr: tuple[float, str], count: int
+@pytest.mark.parametrize(("shape_of_lr", "count"), [("cosine", 8), ("hold_then_linear", 14), ("linear", 12)])
+def test_every_rate_in_the_best_shapes_and_the_recipe_of_the_budgets_are_tried_for_longer_with_both(
+    shape_of_lr: str, count: int
 ) -> None:
-    best = {"lr": best_of_lr, "crn": (0.003, "linear")}
-    short = [
-        {"estimator": trial.estimator, "rate": trial.rate, "shape": trial.shape}
-        | {"val/elbo": -1.0 if (trial.rate, trial.shape) == best[trial.estimator] else -2.0}
-        for trial in short_trials()
-    ]
-    longer = list(long_trials(short))
-    assert len(longer) == count
-    assert {(trial.rate, trial.shape) for trial in longer} == set(best.values())
+    longer = list(long_trials(entries_of_short_trials({"lr": (0.003, shape_of_lr), "crn": (0.01, "cosine")})))
+    assert len(set(longer)) == len(longer) == count
     assert {trial.steps for trial in longer} == {LONG} != {SHORT}
-    assert Trial("lr", *best_of_lr, LONG) in longer
+    recipes = {(rate, shape) for rate in RATES for shape in (shape_of_lr, "cosine")} | {BUDGET_RECIPE}
+    for estimator in ("lr", "crn"):
+        assert {(trial.rate, trial.shape) for trial in longer if trial.estimator == estimator} == recipes
+
+
+def test_each_estimator_is_trained_with_its_best_recipe_for_as_long_as_the_published_table() -> None:
+    best = {"lr": (0.001, "cosine"), "crn": (0.01, "cosine")}
+    long = [
+        entry_of(trial, -1.0 if (trial.rate, trial.shape) == best[trial.estimator] else -2.0)
+        for trial in long_trials(SHORT_ENTRIES)
+    ]
+    steps = BUDGETS[PUBLISHED_BUDGET]
+    assert list(full_trials(long)) == [Trial(name, *recipe, steps) for name, recipe in best.items()]
+
+
+def test_the_recipe_of_the_budgets_is_not_trained_twice_without_a_warm_up() -> None:
+    long = [entry_of(Trial("lr", *BUDGET_RECIPE, LONG), -1.0), entry_of(Trial("lr", 0.001, "cosine", LONG))]
+    assert list(full_trials(long)) == []
+    assert Trial("lr", *BUDGET_RECIPE, BUDGETS[PUBLISHED_BUDGET]) in list(without_warmup())
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard", "converged"])
+def test_the_recipe_of_the_budgets_is_the_one_in_their_files(budget: str, tmp_path: Path) -> None:
+    run, *_ = plan(budget_file(budget), 1, tmp_path)
+    model = status_of(run).config["model"]
+    rate, shape = BUDGET_RECIPE
+    assert model["optimizer"]["init_args"]["lr"] == rate
+    assert model["lr_scheduler"]["class_path"].rpartition(".")[2] == SCHEDULES[shape].class_name

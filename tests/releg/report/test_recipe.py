@@ -76,6 +76,26 @@ def test_runs_of_the_published_table_stand_beside_the_trials(tmp_path: Path) -> 
     assert "| 0.003 | linear | dynamic |  | 102.00 |" in long
 
 
+def test_the_page_says_what_the_best_other_recipe_is_worth_in_the_longest_trials(tmp_path: Path) -> None:
+    longest = [
+        entry("lr", 0.003, "linear", 101.5, 300),
+        entry("crn", 0.003, "linear", 98.5, 300),
+        entry("lr", 0.003, "cosine", 101.75, 300),
+        entry("crn", 0.01, "cosine", 98.0, 300),
+        entry("crn", 0.01, "linear", 99.0, 300),
+    ]
+    (path,) = write_recipe(write(tmp_path, json.dumps([*ENTRIES, *longest])))
+    sentence = (
+        "After 300 steps without a warm-up, the best other recipe ends 0.25 nats above it for LR and 0.50 nats below"
+    )
+    assert f"{sentence} it for CRN." in path.read_text()
+
+
+def test_trials_without_the_recipe_of_the_budgets_are_not_compared_with_it(tmp_path: Path) -> None:
+    (path,) = write_recipe(write(tmp_path, json.dumps(ENTRIES[:4])))
+    assert "the best other recipe" not in path.read_text()
+
+
 @pytest.mark.parametrize("warmup", [0, 20])
 def test_a_run_on_fixed_bits_stands_below_the_published_run_of_the_same_recipe(tmp_path: Path, warmup: int) -> None:
     results = synthetic.write_results(tmp_path, [published_run(97.5, warmup)])
