@@ -36,6 +36,11 @@ USE = "use a whole .safetensors file"
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write a file; its name appears when it is whole."""
+    write_atomically(Path(path), encode(tensors, metadata))
+
+
+def encode(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The content of a file; what `read` returns gives the same bytes again."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     contents, end = [], 0
     for name, tensor in tensors.items():
@@ -49,7 +54,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
         end += len(data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that numbers are aligned
-    write_atomically(Path(path), len(text).to_bytes(8, "little") + text + b"".join(contents))
+    return len(text).to_bytes(8, "little") + text + b"".join(contents)
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -38,9 +38,14 @@ def load(path: str | Path) -> SigmoidBeliefNet:
 
 
 def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a file by `save_model`; ValueError if they do not fit the digest among the metadata."""
+    """Tensors and metadata of a file by `save_model`; ValueError if a byte of it has changed.
+
+    A change in what is read does not fit the digest; one that leaves it as it was, such as other white space, does not
+    lead to the same bytes again.
+    """
     weights, metadata = safetensors_file.read(path)
-    if metadata.pop(DIGEST, None) != digest(weights, metadata):
+    is_as_written = safetensors_file.encode(weights, metadata) == Path(path).read_bytes()
+    if metadata.pop(DIGEST, None) != digest(weights, metadata) or not is_as_written:
         raise ValueError(
             f"{path} is damaged (its content does not fit its digest), expected what was saved; get the file again"
         )

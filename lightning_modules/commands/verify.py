@@ -21,10 +21,9 @@ from lightning_modules.grid.options import at_least
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
 from releg.naming.file_names import RUNS, TABLE1, WEIGHTS
-from releg.naming.names import LONGEST_BUDGETS
 from releg.report import tables
 from releg.report.artefacts import readable
-from releg.report.runs import Row
+from releg.report.runs import Row, longer_folders
 from releg.report.table1 import Paper, read_paper
 from releg.weights import load
 
@@ -55,12 +54,12 @@ class InTable(NamedTuple):
     row: Row
     runs: list[dict[str, Any]]
 
-    def problem(self, cell: Cell) -> str:
-        """What the table or the file says that the runs do not; empty if there is nothing."""
+    def problem(self, cell: Cell, says: dict[str, str]) -> str:
+        """What the table, or the file with its description, says that the runs do not; empty if there is nothing."""
         mean = -statistics.fmean(run["result"]["test/elbo"] for run in self.runs) if self.runs else math.nan
         if not abs(self.row["test_nll_mean"] - mean) <= 1e-6:
             return f"the table says {self.row['test_nll_mean']:.3f}, expected {mean:.3f}, the mean of its runs"
-        if not any(published_weights.is_of(cell, run) for run in self.runs):
+        if not any(published_weights.is_of(run, cell, says) for run in self.runs):
             return "the file is of none of the runs in runs.json, expected one of them; restore both with git"
         return ""
 
@@ -126,8 +125,8 @@ def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
 def _tabulated(results: Path) -> dict[Cell, InTable]:
     """The published table and those of longer budgets, by the cell whose weights have to be there."""
     cells = {}
-    for folder in (results, *(results / budget for budget in LONGEST_BUDGETS)):
-        if folder != results and not (folder / TABLE1).is_file():
+    for folder in (results, *longer_folders(results)):
+        if folder != results and not any((folder / name).exists() for name in (TABLE1, WEIGHTS)):
             continue
         with readable(folder / TABLE1, "the table that the weights belong to", "restore it with git"):
             rows = {(row["architecture"], row["estimator"]): row for row in json.loads((folder / TABLE1).read_bytes())}
@@ -135,9 +134,8 @@ def _tabulated(results: Path) -> dict[Cell, InTable]:
             runs = json.loads((folder / RUNS).read_bytes())["runs"]
             for place, row in rows.items():
                 cell = published_weights.cell_at(folder, *place)
-                mine = [run for run in runs if cell_of(run) == place]
-                _ = [published_weights.describe(cell, run) for run in mine]  # which they are compared by
-                cells[cell] = InTable(row, mine)
+                cells[cell] = InTable(row, [run for run in runs if cell_of(run) == place])
+                _ = [published_weights.describe(cell, run) for run in cells[cell].runs]  # or they lack something
     return cells
 
 
@@ -148,8 +146,11 @@ def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTa
     except (ValueError, OSError) as error:
         return Verdict(cell, str(error))
     numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
-    problem = _problem(cell, says, *numbers, checksum) or (known.problem(cell) if known else "")
-    table = known.row["test_nll_mean"] if known else None
+    problem = _problem(cell, says, *numbers, checksum)
+    if known is None:
+        in_no_table = "its cell is not in the table, expected only files of cells that are; delete it, or restore both"
+        return Verdict(cell, problem or in_no_table, int(says["steps"]), says["seed"], *numbers)
+    problem, table = problem or known.problem(cell, says), known.row["test_nll_mean"]
     return Verdict(cell, problem, int(says["steps"]), says["seed"], *numbers, table)
 
 

@@ -38,6 +38,7 @@ class Books:
         command: what the user typed.
         started: when this process began to load, on the monotonic clock.
         to_make: the runs that this command makes, or goes on with.
+        problems: what went wrong with the runs of this command so far.
     """
 
     options: Options
@@ -45,6 +46,7 @@ class Books:
     command: str
     started: float
     to_make: set[GridRun] = field(default_factory=set)
+    problems: Problems = field(default_factory=dict)
 
     def find(self) -> tuple[list[RunStatus], Problems]:
         """The runs' state on disk, or in the manifest if asked for. A damaged folder is a problem of that run only."""
@@ -57,15 +59,16 @@ class Books:
         found = kept(self.options.results, found) if self.options.missing else found
         return [each for each in found if self._in_table(each)], problems
 
-    def write(self, problems: Mapping[GridRun, str]) -> Written:
-        """Write everything from what is finished.
+    def write(self, problems: Mapping[GridRun, str] | None = None) -> Written:
+        """Write everything from what is there.
 
         Args:
-            problems: of runs that this command tried to make.
+            problems: of runs that this command tried to make, if some came since the last call.
         """
         results = self.options.results
+        self.problems |= problems or {}
         found, damaged = self.find()
-        problems = {**problems, **damaged}
+        problems = {**self.problems, **damaged}
         finished = [each for each in found if each.result is not None]
         begun = [each for each in found if each.result is None and each.steps_done]
         absent = {each.run: NOT_TRAINED for each in found if each.result is None and each not in begun}
@@ -76,8 +79,8 @@ class Books:
             publish(results, json.loads((results / RUNS).read_bytes())["runs"])
         return Written(write_all(results), problems)
 
-    def write_if_possible(self, problems: Mapping[GridRun, str]) -> None:
-        """Write everything while other runs are training; what prevents it must not end them."""
+    def write_if_possible(self, problems: Mapping[GridRun, str] | None = None) -> None:
+        """Write everything while other runs are training, or after an interruption; what prevents it ends nothing."""
         try:
             self.write(problems)
         except Exception as error:

@@ -60,7 +60,7 @@ def write_manifests(
         earlier = _read(results / name)
         here = {_place_of(each.run): _entry(results, each) for each in unfinished if belongs(each.run)}
         elsewhere = {_place(entry): entry for entry in _recorded(results / name, "unfinished")}
-        begun = {place: entry for place, entry in (elsewhere | here).items() if place not in entries}
+        begun = {place: entry for place, entry in (elsewhere | _ahead(here, elsewhere)).items() if place not in entries}
         manifest = {
             "command": command,
             "seconds": round(elapsed, 1) if at_once else None,
@@ -76,6 +76,19 @@ def write_manifests(
             same = earlier.get("runs") == manifest["runs"]
             manifest |= {"command": earlier.get("command"), "seconds": earlier.get("seconds") if same else None}
         write_json(results / name, manifest)
+
+
+def _ahead(here: dict[Place, dict[str, Any]], elsewhere: dict[Place, dict[str, Any]]) -> dict[Place, dict[str, Any]]:
+    """The unfinished runs here, without those that were trained further elsewhere, with the same settings."""
+
+    def is_behind(entry: dict[str, Any], other: dict[str, Any]) -> bool:
+        return entry["result"]["steps"] < other["result"]["steps"] and not differences(entry["config"], other["config"])
+
+    return {
+        place: entry
+        for place, entry in here.items()
+        if place not in elsewhere or not is_behind(entry, elsewhere[place])
+    }
 
 
 def _in_order(entries: Mapping[Place, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -103,7 +103,11 @@ def parse_options(arguments: list[str]) -> Options:
         action="store_true",
         help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
     )
-    add("--report", action="store_true", help="train nothing: write tables and figures from the finished runs")
+    add(
+        "--report",
+        action="store_true",
+        help="train nothing: write tables and figures from what has been trained so far",
+    )
     add(
         "--missing",
         action="store_true",

@@ -47,14 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
     folder = (options.results / PROTOCOL_CURVES).parent
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as lock:
-        known = recorded(options, PROTOCOL_CURVES, lambda entry: str(entry["estimator"]))
+        path = options.results / PROTOCOL_CURVES
+        known = recorded(path, lambda entry: str(entry["estimator"])) if options.missing else {}
         new = [estimator for estimator in ESTIMATORS if estimator not in known]
         try:
             made = make_missing([protocol_run(name, folder) for name in new], "runs", options.jobs, lock, started)
         except StudyError as error:
             return failed("protocol_runs", error)
         known |= zip(new, map(_entry, made), strict=True)
-        write_json(options.results / PROTOCOL_CURVES, [known[estimator] for estimator in ESTIMATORS], indent=0)
+        write_json(path, [known[estimator] for estimator in ESTIMATORS], indent=0)
         write_protocol(options.results)
     return 0
 

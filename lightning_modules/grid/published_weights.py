@@ -6,6 +6,7 @@ Those of the published table are in results/, those of a longer budget in its ow
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from lightning_modules.grid.manifest import cell_of, is_here
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.naming.file_names import WEIGHTS
 from releg.naming.names import LONGEST_BUDGETS
-from releg.report.runs import commit_words
+from releg.report.runs import commit_words, longer_folders
 from releg.weights import load, load_weights, save_model
 
 NEEDED = (
@@ -43,7 +44,7 @@ def cell_at(results: Path, architecture: str, estimator: str) -> Cell:
 
 def published(results: Path) -> Iterator[Cell]:
     """All cells whose weights are there, in the order of their names: the published table's, then longer budgets'."""
-    for folder in (results, *(results / budget for budget in LONGEST_BUDGETS)):
+    for folder in (results, *longer_folders(results)):
         for path in sorted((folder / WEIGHTS).glob("*/*.safetensors")):
             yield Cell(path, path.parent.name, path.stem)
 
@@ -57,15 +58,18 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
             whose folders are not here, only one that is published already can be the best.
     """
     best: dict[Cell, Mapping[str, Any]] = {}
+    present: dict[Cell, dict[str, str]] = {}
     for entry in entries:
         cell = cell_at(results, *cell_of(entry))
-        if not is_here(results, entry) and not is_of(cell, entry):
+        if cell not in present:
+            present[cell] = _present_description(cell)
+        if not is_here(results, entry) and not is_of(entry, cell, present[cell]):
             continue
         if cell not in best or entry["result"]["val/elbo"] > best[cell]["result"]["val/elbo"]:
             best[cell] = entry
     written = []
     for cell, entry in best.items():
-        if is_of(cell, entry):
+        if is_of(entry, cell, present[cell]):
             continue
         checkpoint = results / entry["folder"] / BEST
         load_run_checkpoint(checkpoint)  # ValueError if it does not fit its digest
@@ -75,9 +79,18 @@ def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
     return written
 
 
-def is_of(cell: Cell, entry: Mapping[str, Any]) -> bool:
-    """Whether the cell's file is there, and of this run."""
-    return cell.path.is_file() and describe(cell, entry).items() <= read_description(cell).items()
+def _present_description(cell: Cell) -> dict[str, str]:
+    """What the present file says of itself; nothing if there is none, or it is damaged: a run can replace it."""
+    try:
+        return read_description(cell) if cell.path.is_file() else {}
+    except ValueError as error:
+        print(f"reproduce.sh: {error}", file=sys.stderr)
+        return {}
+
+
+def is_of(entry: Mapping[str, Any], cell: Cell, says: Mapping[str, str]) -> bool:
+    """Whether a file of this cell that says this of itself is of that run."""
+    return describe(cell, entry).items() <= says.items()
 
 
 def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:

@@ -47,7 +47,11 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     wanted = [each for each in found if options.wants(each.run.architecture, each.run.estimator)]
     books.to_make.update(each.run for each in wanted if each.result is None)
     jobs = (options.jobs or local_launcher.default_jobs(len(runs))) if measures_at_the_end(options) else None
-    problems = _train(found, wanted, options, lock, start_of_a_process, books.write_if_possible, jobs)
+    try:
+        problems = _train(found, wanted, options, lock, start_of_a_process, books.write_if_possible, jobs)
+    except KeyboardInterrupt:
+        books.write_if_possible()  # how far the runs are
+        raise
     tables, problems = books.write({**damaged, **problems})
     print(tables, flush=True)
     if jobs is not None:

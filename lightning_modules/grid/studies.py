@@ -40,18 +40,16 @@ def options_of(command: str, description: str | None, arguments: list[str] | Non
     return parser.parse_args(arguments)
 
 
-def recorded(options: argparse.Namespace, name: str, key: Callable[[Entry], Key]) -> dict[Key, Entry]:
-    """What the study's file of that name has recorded, by key, if --missing asks for it; else nothing.
+def recorded(path: Path, key: Callable[[Entry], Key]) -> dict[Key, Entry]:
+    """What the study's file has recorded, by key; nothing if it is not there.
 
     Args:
-        options: of the study.
-        name: of the file, in the results.
+        path: of the file.
         key: tells which run an entry is of.
     """
-    path = options.results / name
-    if not (options.missing and path.is_file()):
+    if not path.is_file():
         return {}
-    with readable(path, "what this command writes", "leave out --missing to make all runs again"):
+    with readable(path, "what this command writes", "restore it, or delete it to make all runs again"):
         return {key(entry): entry for entry in json.loads(path.read_bytes())}
 
 

@@ -122,17 +122,22 @@ def main(arguments: list[str] | None = None) -> int:
     options = options_of("python -m lightning_modules.grid.trials", __doc__, arguments)
     folder = (options.results / TRIALS).parent
     folder.mkdir(parents=True, exist_ok=True)
-    known = recorded(options, TRIALS, lambda entry: Trial(*(entry[name] for name in Trial._fields)))
-    entries: list[dict[str, Any]] = []
+    entries: dict[Trial, dict[str, Any]] = {}  # in the order of the stages
+
+    def with_steps(steps: int) -> list[dict[str, Any]]:
+        return [entry for entry in entries.values() if tells_of_shapes(entry) and entry["steps"] == steps]
+
     stages: list[Callable[[], Iterator[Trial]]] = [
         warmup_trials,
         short_trials,
-        lambda: long_trials([entry for entry in entries if entry["steps"] == SHORT]),
-        lambda: full_trials([entry for entry in entries if tells_of_shapes(entry) and entry["steps"] == LONG]),
+        lambda: long_trials(with_steps(SHORT)),
+        lambda: full_trials(with_steps(LONG)),
         without_warmup,
         fixed_bits,
     ]
     with locked(folder) as lock:
+        before = recorded(options.results / TRIALS, lambda entry: Trial(*(entry[name] for name in Trial._fields)))
+        known = dict(before) if options.missing else {}
         for stage in stages:
             trials = list(stage())
             new = [trial for trial in trials if trial not in known]
@@ -141,9 +146,9 @@ def main(arguments: list[str] | None = None) -> int:
             except StudyError as error:
                 return failed("trials", error)
             known |= zip(new, map(_entry, new, made), strict=True)
-            entries += [known[trial] for trial in trials]
-            later = [] if stage is stages[-1] else [entry for entry in known.values() if entry not in entries]
-            write_json(options.results / TRIALS, [*entries, *later])  # nothing recorded is lost in an interruption
+            entries |= {trial: known[trial] for trial in trials}
+            later = {} if stage is stages[-1] else {key: entry for key, entry in before.items() if key not in entries}
+            write_json(options.results / TRIALS, list((entries | later).values()))  # an interruption loses no record
             write_recipe(options.results)
     return 0
 

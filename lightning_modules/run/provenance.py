@@ -105,6 +105,9 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     commits = [_commit(entry) for entry in (before, now)]
     if commits[0] != commits[1]:
         yield f"commit {commits[1]}, before {commits[0]}"
+    threads = [entry.get("torch_threads") for entry in (before, now)]  # which rounding depends on
+    if None not in threads and threads[0] != threads[1]:
+        yield f"torch_threads {threads[1]}, before {threads[0]}"
     for kind in ("packages", "own_sources"):
         old, new = ({**entry[kind]} if isinstance(entry.get(kind), dict) else {} for entry in (before, now))
         for name in sorted(old.keys() & new.keys()):

@@ -17,6 +17,7 @@ from releg.naming.names import (
     BUDGETS,
     CONSTANT_RATE,
     FIGURE1_ARCHITECTURE,
+    LONGEST_BUDGETS,
     PAPER_DATA,
     PUBLISHED_BUDGET,
     SCHEDULES,
@@ -134,6 +135,11 @@ def read_manifest(results: Path, name: str = RUNS) -> Manifest:
         seconds = content["seconds"]
         seconds = None if seconds is None else float(seconds)
         return Manifest(content["command"], seconds, runs, content["missing"], unfinished)
+
+
+def longer_folders(results: Path) -> list[Path]:
+    """Where the longer budgets have their runs, beside the published table's; they need not be there."""
+    return [results / budget for budget in LONGEST_BUDGETS]
 
 
 def _run(results: Path, entry: dict[str, Any]) -> Run:

@@ -17,6 +17,7 @@ from releg.report.runs import (
     Run,
     bound_title,
     budget_sentence,
+    longer_folders,
     missing_lines,
     on_one_thread,
     over_seeds,
@@ -120,7 +121,7 @@ def _table(rows: list[Row]) -> list[str]:
 
 def _unfinished_for_longer(results: Path) -> str:
     """How far the unfinished runs of longer budgets are, whose folders are in this one."""
-    folders = [results / budget for budget in LONGEST_BUDGETS if (results / budget / RUNS).is_file()]
+    folders = [folder for folder in longer_folders(results) if (folder / RUNS).is_file()]
     lines = [line for folder in folders for line in unfinished_lines(read_manifest(folder))]
     return "\n".join([*lines, ""])
 
@@ -140,10 +141,10 @@ def _legend(rows: list[Row], manifest: Manifest) -> str:
 def longer_rows(results: Path) -> list[Row]:
     """The rows of the longer budgets whose tables are in folders of this one."""
     rows = []
-    for budget in LONGEST_BUDGETS:
-        path = results / budget / TABLE1
+    for folder in longer_folders(results):
+        path = folder / TABLE1
         if path.is_file():
-            with readable(path, f"Table 1 of the budget {budget}", "restore it with git"):
+            with readable(path, f"Table 1 of the budget {folder.name}", "restore it with git"):
                 rows += list(json.loads(path.read_bytes()))
     return rows
 
@@ -155,7 +156,7 @@ def luck_of_the_bits(results: Path) -> str:
     command = "python -m lightning_modules.commands.other_test_bits"
     with readable(results / TEST_BITS, f"what {command} writes", "run it again"):
         cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
-        cells = [cell for cell in cells if cell["frozen"] in _bounds_of_runs(results)]
+        cells = [cell for cell in cells if cell["frozen"] in _bounds_of_best_runs(results)]
         spreads, shifts = spread_over_bits(cells)
     if not cells:
         return ""
@@ -169,10 +170,15 @@ def luck_of_the_bits(results: Path) -> str:
     )
 
 
-def _bounds_of_runs(results: Path) -> set[float]:
-    """The test bounds of all runs of this folder and of longer budgets."""
-    folders = [results, *(results / budget for budget in LONGEST_BUDGETS if (results / budget / RUNS).is_file())]
-    return {-run.result["test/elbo"] for folder in folders for run in read_manifest(folder).runs}
+def _bounds_of_best_runs(results: Path) -> set[float]:
+    """The test bounds of the runs with the best validation bound of each cell, here and of longer budgets."""
+    best: dict[tuple[Path, str, str], Run] = {}
+    for folder in (results, *longer_folders(results)):
+        for run in read_manifest(folder).runs if (folder / RUNS).is_file() else []:
+            other = best.setdefault((folder, run.net, run.estimator), run)
+            if run.result["val/elbo"] > other.result["val/elbo"]:
+                best[folder, run.net, run.estimator] = run
+    return {-run.result["test/elbo"] for run in best.values()}
 
 
 def spread_over_bits(cells: list[Row]) -> tuple[list[float], list[float]]:

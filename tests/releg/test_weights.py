@@ -105,8 +105,11 @@ def test_one_changed_byte_is_noticed_wherever_it_is(tmp_path: Path) -> None:
     path = tmp_path / "net.safetensors"
     weights.save_model(path, random_model(5, [4, 3]))
     content = path.read_bytes()
-    for position in range(0, len(content), 37):
-        path.write_bytes(content[:position] + bytes([content[position] ^ 16]) + content[position + 1 :])
+    padding = 7 + int.from_bytes(content[:8], "little")  # the last byte of the header, of no meaning
+    assert content[padding : padding + 1] == b" "
+    changes = [*((position, content[position] ^ 16) for position in range(0, len(content), 37)), (padding, ord("\n"))]
+    for position, byte in changes:
+        path.write_bytes(content[:position] + bytes([byte]) + content[position + 1 :])
         with pytest.raises(ValueError, match=r"net\.safetensors"):
             weights.load(path)
 

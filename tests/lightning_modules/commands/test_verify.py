@@ -59,6 +59,7 @@ def results(tmp_path: Path) -> Path:
 
 def tabulate(results: Path, *entries: dict[str, Any]) -> None:
     """A table of one cell with these runs."""
+    results.mkdir(exist_ok=True)
     (results / "runs.json").write_text(json.dumps({"runs": entries}))
     bounds = [-entry["result"]["test/elbo"] for entry in entries]
     row = {"architecture": "3-4", "estimator": "crn", "test_nll_mean": statistics.fmean(bounds)}
@@ -76,6 +77,7 @@ def test_the_recorded_bound_is_found_again_from_the_file_alone(
     results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (cell,) = published_weights.publish(results, [entry])
+    tabulate(results, entry)
     assert cell.path == results / "weights" / "3-4" / "crn.safetensors"
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 0
     shown = capsys.readouterr()
@@ -110,9 +112,10 @@ def test_without_its_table_nothing_is_verified(
 def test_cells_that_were_trained_for_longer_are_verified_too(
     results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    longer = entry["result"] | {"test/elbo": entry["result"]["test/elbo"] + 0.5, "steps": 1_000_000}
-    published_weights.publish(results, [entry])
-    published_weights.publish(results / "converged", [entry | {"result": longer}])
+    result = entry["result"] | {"test/elbo": entry["result"]["test/elbo"] + 0.5, "steps": 1_000_000}
+    for folder, run in ((results, entry), (results / "converged", entry | {"result": result})):
+        published_weights.publish(folder, [run])
+        tabulate(folder, run)
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 1
     shown = capsys.readouterr()
     assert "| 3-4 | CRN | holds | 20 |" in shown.out
@@ -190,6 +193,20 @@ def test_what_does_not_hold_is_named_and_the_command_fails(
     error = capsys.readouterr().err
     assert cell in error
     assert problem in error
+
+
+@pytest.mark.parametrize("folder", ["", "converged"])
+def test_weights_without_a_row_of_a_table_do_not_pass(
+    folder: str, results: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cell,) = published_weights.publish(results / folder, [entry])
+    tabulate(results / folder, entry)
+    (results / folder / "table1.json").write_text("[]")
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 1
+    assert f"{cell}: its cell is not in the table" in capsys.readouterr().err
+    (results / folder / "table1.json").unlink()
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 2
+    assert "table1.json cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("absent", ["config", "result", "provenance"])

@@ -66,6 +66,20 @@ def test_the_file_of_a_run_that_was_trained_elsewhere_stays(tmp_path: Path) -> N
     assert cell.path.read_bytes() == before
 
 
+def test_a_damaged_file_is_replaced_if_its_run_is_here_and_stays_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finished(tmp_path / "run", 0.0, -1.0)
+    (cell,) = publish(tmp_path, [run])
+    whole = cell.path.read_bytes()
+    cell.path.write_bytes(whole[:-1])
+    assert publish(tmp_path, [run | {"folder": "runs/elsewhere"}]) == []
+    assert cell.path.read_bytes() == whole[:-1]
+    assert capsys.readouterr().err.count("crn.safetensors is damaged") == 1
+    assert publish(tmp_path, [run]) == [cell]
+    assert cell.path.read_bytes() == whole
+
+
 def test_a_checkpoint_that_does_not_fit_its_digest_is_not_published(tmp_path: Path) -> None:
     run = finished(tmp_path / "run", 0.0, -1.0)
     checkpoint = torch.load(tmp_path / "run" / "best.ckpt", weights_only=True)

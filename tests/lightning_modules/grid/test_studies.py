@@ -53,19 +53,14 @@ def test_every_study_takes_jobs_and_results(tmp_path: Path) -> None:
         options_of("study", None, ["--jobs", "0"])
 
 
-def test_recorded_runs_are_kept_only_if_asked_for(tmp_path: Path) -> None:
+def test_what_a_study_has_recorded_is_read_by_key(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text('[{"name": "a", "bound": 1.0}, {"name": "b", "bound": 2.0}]')
-
-    def known(*more: str, name: str = "study.json") -> dict[str, dict[str, object]]:
-        return recorded(options_of("study", None, ["--results", str(tmp_path), *more]), name, lambda each: each["name"])
-
-    assert known() == {}
-    assert {name: entry["bound"] for name, entry in known("--missing").items()} == {"a": 1.0, "b": 2.0}
-    assert known("--missing", name="not_yet.json") == {}
+    known = recorded(tmp_path / "study.json", lambda each: each["name"])
+    assert {name: entry["bound"] for name, entry in known.items()} == {"a": 1.0, "b": 2.0}
+    assert recorded(tmp_path / "not_yet.json", lambda each: each["name"]) == {}
 
 
 def test_records_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text('[{"bound": 1.0}]')
-    options = options_of("study", None, ["--missing", "--results", str(tmp_path)])
-    with pytest.raises(ValueError, match=r"study.json cannot be read .*; leave out --missing"):
-        recorded(options, "study.json", lambda each: each["name"])
+    with pytest.raises(ValueError, match=r"study.json cannot be read .*; restore it, or delete it"):
+        recorded(tmp_path / "study.json", lambda each: each["name"])

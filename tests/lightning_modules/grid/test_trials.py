@@ -115,6 +115,26 @@ def test_recorded_trials_are_not_made_again(
     assert asked == [trial.run(tmp_path / "recipe") for trial in made]
 
 
+def test_an_interruption_loses_no_record_although_all_trials_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / TRIALS).parent.mkdir(parents=True)
+    (tmp_path / TRIALS).write_text(json.dumps([*FIRST, *SECOND]))
+    remade = list(warmup_trials())
+
+    def make(runs: list[GridRun], *more: object) -> list[None]:
+        if len(runs) > len(remade):
+            raise KeyboardInterrupt
+        return [None] * len(runs)
+
+    monkeypatch.setattr(trials, "make_missing", make)
+    monkeypatch.setattr(trials, "_entry", lambda trial, _: entry_of(trial, -7.0))
+    with pytest.raises(KeyboardInterrupt):
+        trials.main(["--results", str(tmp_path)])
+    entries = json.loads((tmp_path / TRIALS).read_text())
+    assert entries == [*(entry_of(trial, -7.0) for trial in remade), *FIRST[len(remade) :], *SECOND]
+
+
 @pytest.mark.parametrize(("shape_of_lr", "count"), [("cosine", 8), ("hold_then_linear", 14), ("linear", 12)])
 def test_every_rate_in_the_best_shapes_and_the_recipe_of_the_budgets_are_tried_for_longer_with_both(
     shape_of_lr: str, count: int

@@ -36,6 +36,14 @@ def test_every_process_adds_its_entry(tmp_path: Path) -> None:
     assert [entry["data_sha256"] for entry in read_provenance(tmp_path)] == ["first", "second"]
 
 
+def test_another_number_of_threads_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = provenance()
+    assert record_provenance(tmp_path, "data", {}) == ""
+    assert record_provenance(tmp_path, "data", {}) == ""
+    monkeypatch.setattr(provenance_module, "provenance", lambda: now | {"torch_threads": 77})
+    assert record_provenance(tmp_path, "data", {}) == f"torch_threads 77, before {now['torch_threads']}"
+
+
 @pytest.mark.parametrize(
     ("damage", "kept"),
     [(lambda whole: whole[:-20], []), (lambda whole: "", []), (lambda whole: f"[7, {whole[1:]}", ["first"])],
