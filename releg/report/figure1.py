@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from mpl_toolkits.axes_grid1 import make_axes_locatable
 
 from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1
@@ -24,6 +25,7 @@ from releg.report.figure1_data import (
     as_csv,
     at_shared_weights,
     curves_of,
+    largest,
     layers_of,
     measurement,
     number,
@@ -68,18 +70,18 @@ LINE, PANELS = 0.135, 2.73  # inches: the height of a line of the note, and of e
 
 @in_style
 def draw(points: list[Point], note: str) -> Figure:
-    """The panels, with a note under them: (b) is left out if no variance was measured."""
+    """The panels, with a note under them: the middle one is left out if no variance was measured."""
     lines = [part for line in note.splitlines() for part in textwrap.wrap(line, NOTE_WIDTH)]
     height = PANELS + LINE * len(lines)
     figure = Figure(figsize=(7.2, height))
     bounds = [point for point in points if point.quantity == "val_elbo"]
-    letters = "abc" if layers_of(points) else "ac"
-    panels = dict(zip(letters, figure.subplots(1, len(letters)), strict=True))
-    _draw_bounds(panels["a"], bounds, against_time=False)
-    if "b" in panels:
-        _draw_variances(panels["b"], points)
-    _draw_bounds(panels["c"], bounds, against_time=True)
-    for letter, axes in panels.items():
+    has_variances = bool(layers_of(points))
+    first, *middle, last = panels = figure.subplots(1, 3 if has_variances else 2)
+    _draw_bounds(first, bounds, against_time=False)
+    for axes in middle:
+        _draw_variances(axes, points)
+    _draw_bounds(last, bounds, against_time=True)
+    for letter, axes in zip("abc", panels, strict=False):
         axes.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         axes.grid(True, which="major", linewidth=0.3, color="0.88")
         axes.set_axisbelow(True)
@@ -147,17 +149,19 @@ def panel_notes(points: list[Point]) -> list[str]:
     """What the panels show, and what they lack."""
     trained = {point.trained_with for point in points if point.quantity == "val_elbo"}
     absent = [known.label for name, known in ESTIMATORS.items() if name not in trained]
-    lines = [f"(a), (c) {' and '.join(absent)} was not trained with this budget."] if trained and absent else []
+    times = "c" if layers_of(points) else "b"
+    both = f"(a), ({times})"
+    lines = [f"{both} {' and '.join(absent)} was not trained with this budget."] if trained and absent else []
     runs = {(point.trained_with, point.seed) for point in points if point.quantity == "val_elbo"}
     counts = set(Counter(name for name, _ in runs).values())
     if counts and max(counts) > 1:
         most = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
-        lines += [f"(a), (c) Means over {most} seeds; the bands reach from the lowest to the highest."]
+        lines += [f"{both} Means over {most} seeds; the bands reach from the lowest to the highest."]
     if shared := at_shared_weights(points):
-        apart = ": the separate points, with standard errors" if len(_image_counts(shared)) > 1 else ""
+        apart = ": the narrow part, by layer, with standard errors" if len(_image_counts(shared)) > 1 else ""
         lines += [f"(b) Both at the weights of {run_words(shared)}: sampled total variance, {amount(shared)}{apart}."]
     clocks = "each run's training clock, slower if the machine had other work; `releg bench` times a step"
-    return [*lines, f"(c) Not in the paper: {clocks}."]
+    return [*lines, f"({times}) Not in the paper: {clocks}."]
 
 
 def _image_counts(points: list[Point]) -> list[int]:
@@ -167,16 +171,21 @@ def _image_counts(points: list[Point]) -> list[int]:
 def _draw_variances(axes: Axes, points: list[Point]) -> None:
     """The sampled total variance, within plus between images, of both estimators at the same weights."""
     shared = [p for p in at_shared_weights(points) if p.quantity == "total" and p.value > 0]
+    fewest, *more = _image_counts(shared) or [0]
+    along = [point for point in shared if (point.num_images or 0) == fewest]
     for estimator in ESTIMATORS:
         for layer in layers_of(points):
-            mine = [p for p in shared if p.estimator == estimator and p.layer == layer]
-            for images in _image_counts(mine):  # not joined: LR's value grows with their number
-                here = [p for p in mine if (p.num_images or 0) == images]
-                _draw_layer(axes, here, estimator, layer, with_errors=images > min(_image_counts(mine)))
+            mine = [p for p in along if p.estimator == estimator and p.layer == layer]
+            steps = sorted(set(map(measurement, mine)))
+            values = [number(mine, estimator, "total", layer, at)[0] for at in steps]
+            line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
+            look = {"color": ESTIMATORS[estimator].colour, "linewidth": 1.0, **_marker(estimator, marker, 1)}
+            axes.plot([at.step for at in steps], values, linestyle=line, **look)
+    if more:  # not joined: LR's value grows with their number
+        _draw_on_most_images(axes, [point for point in shared if (point.num_images or 0) == more[-1]])
     axes.set_xscale("log")
     axes.set_yscale("log")
-    steps = [point.step for point in shared]
-    is_short = bool(steps) and max(steps) < 100 * max(1, min(steps))
+    is_short = bool(along) and max(p.step for p in along) < 100 * max(1, min(p.step for p in along))
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     axes.xaxis.set_major_formatter(FuncFormatter(_short_steps))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -186,15 +195,24 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
     axes.set_xlabel("training steps")
 
 
-def _draw_layer(axes: Axes, points: list[Point], estimator: str, layer: int, with_errors: bool) -> None:
-    steps = sorted(set(map(measurement, points)))
-    x = [at.step for at in steps]
-    values, errors = zip(*(number(points, estimator, "total", layer, at) for at in steps), strict=True)
-    line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
-    look = {"color": ESTIMATORS[estimator].colour, "linewidth": 1.0, **_marker(estimator, marker, 1)}
-    axes.plot(x, values, linestyle=line, **look)
-    if with_errors:
-        axes.errorbar(x, values, errors, fmt="none", ecolor=look["color"], elinewidth=0.8, zorder=2)  # behind markers
+def _draw_on_most_images(axes: Axes, points: list[Point]) -> None:
+    """A narrow part beside the panel, with its own axis: layer by layer, the measurement at the end of training."""
+    strip = make_axes_locatable(axes).append_axes("right", size="24%", pad=0.05, sharey=axes)
+    at = largest(points)
+    for estimator in ESTIMATORS:
+        for layer in sorted({point.layer or 0 for point in points if point.estimator == estimator}):
+            value, error = number(points, estimator, "total", layer, at)
+            colour, (_, marker) = ESTIMATORS[estimator].colour, LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]
+            strip.plot([layer], [value], linestyle="none", color=colour, **_marker(estimator, marker, 1))
+            strip.errorbar([layer], [value], [error], fmt="none", ecolor=colour, elinewidth=0.8, zorder=2)
+    layers = layers_of(points)
+    strip.set_xlim(layers[0] - 0.7, layers[-1] + 0.7)
+    strip.set_xticks(layers, [str(layer) if layer in (layers[0], layers[-1]) else "" for layer in layers])
+    strip.set_xlabel("layer")
+    strip.set_title(f"{_short_steps(at.images)} images", fontsize=6.5)
+    strip.tick_params(left=False, labelleft=False)
+    strip.grid(True, axis="y", which="major", linewidth=0.3, color="0.88")
+    strip.set_axisbelow(True)
 
 
 def _marker(estimator: str, marker: str, count: int) -> dict[str, Any]:
@@ -213,6 +231,7 @@ def _legend(points: list[Point]) -> list[Line2D]:
     handles = [
         Line2D([], [], color=known.colour, linewidth=1.2, label=known.label, **_marker(estimator, "o", 1))
         for estimator, known in ESTIMATORS.items()
+        if any(point.estimator == estimator for point in points)
     ]
     for layer in layers_of(points):
         line, marker = LAYER_STYLES[(layer - 1) % len(LAYER_STYLES)]

@@ -160,8 +160,9 @@ def test_values_from_more_images_are_not_joined_to_the_others(results: Path) -> 
     points = [
         p._replace(num_images=50_000) if p.layer is not None and p.step == 10_000 else p for p in gather_from(results)
     ]
-    lines = draw(points, "").axes[1].get_lines()
-    assert [len(np.asarray(line.get_xdata())) for line in lines] == [6, 1] * 8  # two estimators, four layers
+    _, curves, _, strip = (axes.get_lines() for axes in draw(points, "").axes)
+    for lines, length in ((curves, 6), (strip, 1)):
+        assert [len(np.asarray(line.get_xdata())) for line in lines] == [length] * 8  # two estimators, four layers
 
 
 def measure_at_the_end(results: Path, seed: int, step: int) -> None:
@@ -261,25 +262,27 @@ def with_more_images(points: list[Point], step: int, error: float = 0.5) -> list
 
 
 @pytest.mark.parametrize("error", [0.5, 1.5])  # the bar of the second begins below zero
-def test_the_separate_points_have_standard_errors(results: Path, error: float) -> None:
+def test_the_points_on_most_images_stand_apart_by_layer_with_standard_errors(results: Path, error: float) -> None:
     points = gather_from(results)
-    alone = draw(points, "").axes[1]
+    _, alone, _ = draw(points, "").axes
     assert not alone.collections
-    axes = draw(with_more_images(points, 9_500, error), "").axes[1]
-    bars = [bar for each in axes.collections if isinstance(each, LineCollection) for bar in each.get_segments()]
-    assert len(bars) == 8  # two estimators, four layers
-    assert {bar[0][0] for bar in bars} == {9_500}
-    (value,) = np.asarray(axes.get_lines()[1].get_ydata())  # LR, layer 1
+    _, axes, _, strip = draw(with_more_images(points, 9_500, error), "").axes
+    assert not axes.collections
+    bars = [bar for each in strip.collections if isinstance(each, LineCollection) for bar in each.get_segments()]
+    assert [bar[0][0] for bar in bars] == [1, 2, 3, 4] * 2  # two estimators
+    (value,) = np.asarray(strip.get_lines()[0].get_ydata())  # LR, layer 1
     assert bars[0][:, 1] == pytest.approx([(1 - error) * value, (1 + error) * value])
+    assert strip.get_ylim() == axes.get_ylim()
     assert axes.get_ylim()[0] > 0.1 * alone.get_ylim()[0]
+    assert strip.get_title() == "50k images"
 
 
-def test_the_note_explains_the_separate_points_and_the_clocks(results: Path) -> None:
+def test_the_note_explains_the_narrow_part_and_the_clocks(results: Path) -> None:
     points = gather_from(results)
-    assert "separate" not in "".join(panel_notes(points))
+    assert "narrow" not in "".join(panel_notes(points))
     variances, clocks = panel_notes(with_more_images(points, 9_500))
     assert variances.endswith(
-        "of 50,000 at the best validation (step 9,500): the separate points, with standard errors."
+        "of 50,000 at the best validation (step 9,500): the narrow part, by layer, with standard errors."
     )
     assert "slower if the machine had other work" in clocks
 
@@ -308,8 +311,15 @@ def test_a_seed_that_has_not_come_as_far_is_a_line_of_its_own(tmp_path: Path) ->
 def test_without_variances_there_is_no_empty_panel(results: Path) -> None:
     points = [point for point in gather_from(results) if point.layer is None]
     figure = draw(points, "")
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["(a)", "(c)"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["(a)", "(b)"]
     assert all(axes.get_lines() for axes in figure.axes)
+    assert panel_notes(points)[-1].startswith("(b) Not in the paper: ")
+
+
+def test_the_legend_has_only_what_the_figure_shows(results: Path) -> None:
+    points = [point for point in gather_from(results) if point.layer is None and point.trained_with == "lr"]
+    (legend,) = draw(points, "").legends
+    assert [text.get_text() for text in legend.get_texts()] == ["LR"]
 
 
 def test_open_markers_are_in_front_of_filled_ones(results: Path) -> None:
