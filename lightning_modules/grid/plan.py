@@ -77,14 +77,21 @@ def plan_extended(budget: Path, seeds: int, results: Path) -> list[GridRun]:
 
 
 def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, results: Path) -> tuple[str, ...]:
-    configs = [
-        CONFIGS / "base.yaml",
-        CONFIGS / "architecture" / (ARCHITECTURE_OVERLAYS | OTHER_ARCHITECTURES)[architecture],
-        CONFIGS / "estimator" / estimator,
-        *more,
-    ]
-    words = [part for config in configs for part in ("--config", str(config))]
+    words = config_words(architecture, estimator, *more)
     return (*words, "--seed_everything", str(seed), "--results_dir", str(results))
+
+
+def config_words(architecture: str, estimator: str, *more: Path | str) -> list[str]:
+    """The arguments that give a run its configs; relative paths are in the folder of the shipped ones.
+
+    Args:
+        architecture: as the paper writes it.
+        estimator: the file of its config.
+        more: further configs, which come last.
+    """
+    net = (ARCHITECTURE_OVERLAYS | OTHER_ARCHITECTURES)[architecture]
+    configs = ["base.yaml", f"architecture/{net}", f"estimator/{estimator}", *more]
+    return [word for config in configs for word in ("--config", str(CONFIGS / config))]
 
 
 def status_of(run: GridRun) -> RunStatus:

@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lightning_modules import CONFIGS
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS
-from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.grid.plan import GridRun, RunStatus, config_words
 from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of, recorded
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.lock import locked
@@ -33,9 +31,7 @@ POINT = 1_000  # training steps whose mean bound is one point of a curve
 
 def protocol_run(estimator: str, results: Path, steps: int = STEPS) -> GridRun:
     """The run with this estimator's config."""
-    overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[ARCHITECTURE]}"]
-    overlays += [f"estimator/{estimator}.yaml", "protocol/rodeo.yaml"]
-    words = [word for overlay in overlays for word in ("--config", str(CONFIGS / overlay))]
+    words = config_words(ARCHITECTURE, f"{estimator}.yaml", "protocol/rodeo.yaml")
     words += ["--trainer.max_steps", str(steps), "--results_dir", str(results)]
     return GridRun(ARCHITECTURE, estimator, 0, tuple(words))
 

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from lightning_modules import CONFIGS
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
-from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.grid.options import ESTIMATOR_OVERLAYS
+from lightning_modules.grid.plan import GridRun, RunStatus, config_words
 from lightning_modules.grid.studies import StudyError, failed, make_missing, options_of, recorded
 from lightning_modules.run.checkpoints import BEST
 from lightning_modules.run.load import load_run
@@ -57,11 +56,8 @@ class Trial(NamedTuple):
 
     def run(self, results: Path) -> GridRun:
         """The run of the grid that it is."""
-        overlays = ["base.yaml", f"architecture/{ARCHITECTURE_OVERLAYS[self.architecture]}"]
-        overlays += [f"estimator/{ESTIMATOR_OVERLAYS[self.estimator]}"]
-        if self.shape != CONSTANT_RATE:
-            overlays.append(f"schedule/{self.shape}.yaml")
-        words = [word for overlay in overlays for word in ("--config", str(CONFIGS / overlay))]
+        schedules = [] if self.shape == CONSTANT_RATE else [f"schedule/{self.shape}.yaml"]
+        words = config_words(self.architecture, ESTIMATOR_OVERLAYS[self.estimator], *schedules)
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
         every = PUBLISHED_VALIDATION if self.steps == BUDGETS[PUBLISHED_BUDGET] else self.steps // 20
         words += ["--trainer.val_check_interval", str(every), "--model.val_samples", "5"]

@@ -23,8 +23,8 @@ INTRODUCTION = f"""# The recipe: warm-up, peak rate and shape of the learning ra
 
 Trials with RMSprop and batches of 100: negative bound on the validation images, in nats (lower is better), of the best
 validation of each run. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`.
-No test bound is compared. But that the published table needed a warm-up was noticed by one: that of CRN on
-SBN(200-200-200) without it. Every number is of one run, with seed 0.
+No test bound is compared; but it was a test bound, that of CRN on SBN(200-200-200), which showed that the published
+table needed a warm-up. Every number is of one run, with seed 0.
 """
 
 WARMUP = """## Warm-up
@@ -240,23 +240,20 @@ def highest_rate(entry: Entry) -> float:
 def _warmup_choice(entries: Sequence[Entry]) -> str:
     best = max(entries, key=lambda entry: entry["val/elbo"])
     part = f"{best['warmup'] / best['steps']:.0%} of the steps"
-    return f"The best is a warm-up of {part}. These are runs of one net with one estimator."
+    return f"A warm-up of {part} was the best, for this net and estimator."
 
 
 def _of_one_length(entries: list[Entry]) -> list[str]:
     """One row per recipe, the bounds of LR and CRN side by side, the best of each in bold."""
-    head = ["peak rate", "shape", "training bits", *(f"{label_of(name)}" for name in ESTIMATORS)]
+    head = ["peak rate", "shape", *(label_of(name) for name in ESTIMATORS)]
     elbos = {name: [e["val/elbo"] for e in entries if e["estimator"] == name] for name in best_recipes(entries)}
     best = {name: max(values) if len(values) > 1 else None for name, values in elbos.items()}  # else there is no choice
-    recipes = dict.fromkeys((e["rate"], e["shape"], e["binarization"]) for e in entries)
     body = []
-    for rate, shape, bits in recipes:
-        known = {
-            e["estimator"]: e["val/elbo"] for e in entries if _recipe(e) == (rate, shape) and e["binarization"] == bits
-        }
+    for rate, shape in dict.fromkeys(map(_recipe, entries)):
+        known = {e["estimator"]: e["val/elbo"] for e in entries if _recipe(e) == (rate, shape)}
         cells = ["" if name not in known else _cell(known[name], best[name]) for name in ESTIMATORS]
-        body.append([f"{rate:g}", shape.replace("_", " "), bits, *cells])
-    return table(head, body, texts=3)
+        body.append([f"{rate:g}", shape.replace("_", " "), *cells])
+    return table(head, body, texts=2)
 
 
 def _best_of_one_length(entries: list[Entry]) -> list[str]:

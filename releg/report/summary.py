@@ -34,7 +34,7 @@ def summary(results: Path) -> str:
     longer = longer_rows(results)
     several = any(len(row["seeds"]) > 1 for row in (*rows, *longer))
     over_seeds = " ± is the standard deviation over seeds." if several else ""
-    lines = [*table(HEAD, body), "", f"{budget_sentence(manifest.runs)} {_how(manifest)}{over_seeds}"]
+    lines = [*table(HEAD, body), "", f"{budget_sentence(manifest.runs)} {_how(manifest, rows)}{over_seeds}"]
     return "\n".join([*lines, *_longer(longer)]) + "\n"
 
 
@@ -69,12 +69,14 @@ def _longer(rows: list[Row]) -> list[str]:
     return ["", "Trained for longer:", "", *table(head, body, texts=2), "", " ".join(notes)]
 
 
-def _how(manifest: Manifest) -> str:
+def _how(manifest: Manifest, rows: list[Row]) -> str:
     machines = ", ".join(dict.fromkeys(machine(entry) for run in manifest.runs for entry in run.provenance))
     if manifest.seconds is None:  # several commands made the runs
         minutes, threads = training_minutes(manifest.runs), on_one_thread(manifest.runs)
         steps = f"The training steps of the {len(manifest.runs)} runs add up to {minutes:.0f} minutes{threads}"
-        return f"{steps} ({machines}), without validation and measurements."
+        fastest = f", those of the fastest run of each cell to {sum(row['minutes'] for row in rows):.0f}"
+        one_seed = fastest if len(rows) < len(manifest.runs) else ""
+        return f"{steps} ({machines}), without validation and measurements{one_seed}."
     return f"`{manifest.command}` took {manifest.seconds / 60:.0f} minutes on {machines}."
 
 

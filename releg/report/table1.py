@@ -133,8 +133,9 @@ def _notes(rows: list[Row]) -> list[str]:
 
 def _legend(rows: list[Row], manifest: Manifest) -> str:
     """What the numbers are."""
-    over = " Mean ± standard deviation over seeds." if any(len(row["seeds"]) > 1 for row in rows) else ""
-    clock = f"Minutes: the training steps of a run{on_one_thread(manifest.runs)}, without validation and measurements"
+    several = any(len(row["seeds"]) > 1 for row in rows)
+    over, run = (" Mean ± standard deviation over seeds.", "the fastest run") if several else ("", "a run")
+    clock = f"Minutes: the training steps of {run}{on_one_thread(manifest.runs)}, without validation and measurements"
     return f"{bound_title(manifest.runs)}.{over} {clock}; longer if the machine had other work."
 
 

@@ -55,9 +55,9 @@ def test_the_page_has_a_table_per_length_with_the_best_bounds_in_bold(tmp_path: 
     text = path.read_text()
     short, long = text.split("### 200 steps")
     assert "### 100 steps" in short
-    assert "| 0.001 | linear | dynamic | 120.00 | **108.25** |" in short
-    assert "| 0.003 | cosine | dynamic | **118.00** | 109.00 |" in short
-    assert "| 0.003 | linear | dynamic |  | **102.00** |" in long
+    assert "| 0.001 | linear | 120.00 | **108.25** |" in short
+    assert "| 0.003 | cosine | **118.00** | 109.00 |" in short
+    assert "| 0.003 | linear |  | **102.00** |" in long
     assert "Best: 0.003, cosine, for LR; 0.001, linear, for CRN." in short
     assert "Best: 0.003, linear, for CRN." in long
     assert "c0ffee" in text
@@ -72,8 +72,8 @@ def test_runs_of_the_published_table_stand_beside_the_trials(tmp_path: Path) -> 
     results = synthetic.write_results(tmp_path, [published_run(97.5)])
     (path,) = write_recipe(write(results, json.dumps(ENTRIES)))
     _, long = path.read_text().split("### 200 steps")
-    assert "| 0.003 | cosine | dynamic |  | **97.50** |" in long
-    assert "| 0.003 | linear | dynamic |  | 102.00 |" in long
+    assert "| 0.003 | cosine |  | **97.50** |" in long
+    assert "| 0.003 | linear |  | 102.00 |" in long
 
 
 def test_the_page_says_what_the_best_other_recipe_is_worth_in_the_longest_trials(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_trials_of_a_warm_up_have_a_table_of_their_own_with_the_units_in_use(tmp
     warmup, shapes = path.read_text().split("## Peak rate and shape")
     assert "| 200-200-200 | CRN | linear | 0 | 0.003 | 100 | 102.50 | 200, 23, 90 |" in warmup
     assert "| 200-200-200 | CRN | linear | 40 | 0.0018 | 100 | 101.25 | 200, 180, 90 |" in warmup
-    assert "The best is a warm-up of 40% of the steps." in warmup
+    assert "A warm-up of 40% of the steps was the best, for this net and estimator." in warmup
     assert "102.50" not in shapes
     assert "120.00" not in warmup
 
