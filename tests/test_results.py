@@ -12,10 +12,13 @@ import pytest
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.commands import verify
+from lightning_modules.grid.trials import LONG, SHORT
 from lightning_modules.shipped_estimators import shipped_names
+from releg.naming.file_names import TRIALS
 from releg.report.bench import tabulated
 from releg.report.figure1_data import at_shared_weights, from_csv, largest, layers_of, number
 from releg.report.readme import write_readme
+from releg.report.recipe import BUDGET_RECIPE, best_recipes, tells_of_shapes
 from releg.report.summary import summary
 from releg.report.table1 import gap, longer_rows
 from releg.report.tables import power_of_ten
@@ -138,6 +141,19 @@ def test_the_readme_says_what_bits_drawn_once_cost() -> None:
     )
     lost = cell["result"]["val/elbo"] - fixed["val/elbo"]
     assert f"drawn once, CRN ends {lost:.1f} nats higher on the validation images, with SBN(200-200) and seed 0" in FLAT
+
+
+@pytest.mark.usefixtures("as_committed")
+def test_the_readme_says_which_recipes_did_better_in_trials() -> None:
+    entries = [entry for entry in json.loads((RESULTS / TRIALS).read_text()) if tells_of_shapes(entry)]
+    for steps in (SHORT, LONG):
+        best = best_recipes([entry for entry in entries if entry["steps"] == steps])
+        assert best == {"lr": (0.003, "hold_then_linear"), "crn": (0.01, "hold_then_linear")}
+    assert BUDGET_RECIPE == (0.003, "linear")
+    trials = (
+        f"in trials of {SHORT:,} and {LONG:,} steps, both did better with a rate that is held for half of the steps"
+    )
+    assert f"{trials}, and CRN with a higher one" in FLAT
 
 
 @pytest.mark.usefixtures("as_committed")
