@@ -102,7 +102,7 @@ def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: st
 
     `luck` is what the test bits have to do with it.
     """
-    lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *_table(rows), ""]
+    lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *([*_table(rows), ""] if rows else [])]
     lines += [
         budget_sentence(manifest.runs),
         *missing_lines(manifest, "Not in this table"),
@@ -191,7 +191,7 @@ def spread_over_bits(cells: list[Row]) -> tuple[list[float], list[float]]:
 def beside_published(rows: list[Row], results: Path) -> str:
     """In the folder of another budget: a comparison with the published bounds, which are one folder up."""
     path = results.parent / TABLE1
-    if results.name not in BUDGETS or not path.is_file():
+    if results.name not in BUDGETS or not rows or not path.is_file():
         return ""
     with readable(path, "the published Table 1", "restore it with git"):
         published = {(row["architecture"], row["estimator"]): row for row in json.loads(path.read_bytes())}

@@ -141,6 +141,8 @@ def test_how_far_the_runs_are_is_in_the_tables_after_an_interruption(
         reproduce.reproduce(options, 0, "bash reproduce.sh", time.monotonic())
     table = (results / "table1.md").read_text()
     assert "| 32-64-128-256 | CRN | 0 | 50 | 200 | 120.50 | 0.0 |" in table
+    assert "No run is finished yet." in table
+    assert "| ours |" not in table, "no empty table"
     assert "SBN(200-200) lr seed 0: the disk is full" in table
 
 
