@@ -68,7 +68,8 @@ class Books:
         results = self.options.results
         self.problems |= problems or {}
         found, damaged = self.find()
-        problems = {**self.problems, **damaged}
+        known = {**self.problems, **damaged}
+        problems = {run: known[run] for run in self.settings if run in known}  # in the order of the tables
         finished = [each for each in found if each.result is not None]
         begun = [each for each in found if each.result is None and each.steps_done]
         absent = {each.run: NOT_TRAINED for each in found if each.result is None and each not in begun}

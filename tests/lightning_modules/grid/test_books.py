@@ -76,6 +76,22 @@ def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
     assert "| 200-200 | CRN | 100.00 |" in printed.out
 
 
+def test_what_went_wrong_is_told_in_the_order_of_the_table_not_in_that_of_the_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_all(self: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
+        for status in reversed(waiting):
+            on_update([], [Ended(status, 1.0, "the disk is full")])
+
+    monkeypatch.setattr(local_launcher.LocalLauncher, "run_all", run_all)
+    monkeypatch.setattr(reproduce, "_costs", lambda *_: {})
+    shutil.copy(RESULTS / PAPER, tmp_path)
+    options = parse_options(["--budget", "smoke", "--results", str(tmp_path), "--only", "200-200"])
+    assert reproduce.reproduce(options, 0, "bash reproduce.sh", time.monotonic()) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if "failed" in line]
+    assert lines == [f"reproduce.sh: SBN(200-200) {name} seed 0 failed: the disk is full" for name in ("lr", "crn")]
+
+
 def test_the_published_table_has_weights_after_each_run_and_ends_with_the_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
