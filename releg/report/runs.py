@@ -183,8 +183,7 @@ def over_seeds(runs: list[Run]) -> Row:
         "multi_sample_nll_sd": _sd(bound),
         "samples": first.config["model.test_samples"],
         "best_steps": [run.result["best_step"] for run in sorted(runs, key=lambda run: run.seed)],
-        "minutes": min(run.result["training_seconds"] for run in runs)
-        / 60,  # other work slows a run, nothing speeds it
+        "minutes": min(run.result["training_seconds"] for run in runs) / 60,  # other work only slows a run
     }
 
 
