@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from lightning_modules.console import say
+
 
 class DecayToZero(LRScheduler):
     """rate = peak * min(1, (finished steps + 1) / warmup steps) * shape(finished steps / total steps).
@@ -41,6 +43,11 @@ class DecayToZero(LRScheduler):
         """Reach zero after this many steps, unless the user chose another number."""
         if self.total_steps is None:
             self.total_steps = steps
+        if self.warmup_steps >= self.total_steps:
+            say(
+                f"the warm-up takes {self.warmup_steps} steps and training {self.total_steps}, so the learning rate "
+                "never comes near its peak; set --model.lr_scheduler.init_args.warmup_steps"
+            )
 
     def shape(self, done: float) -> float:
         """The factor on the peak rate after this fraction of training, from 0 to 1."""

@@ -22,11 +22,12 @@ from lightning_modules.run.provenance import read_provenance
 from releg.files import write_json
 from releg.naming.file_names import METRICS, PROTOCOL_CURVES
 from releg.report.protocol import write_protocol
+from releg.report.runs import commits
 
 ARCHITECTURE = "200-200-200"
 ESTIMATORS = ("leave_one_out", "disarm", "rodeo", "common_random_numbers")
 STEPS = 100_000
-POINT = 1_000  # training steps whose mean bound is one point of a curve
+POINT = 1_000  # training steps; the mean of the bounds that were logged in them is one point of a curve
 
 
 def protocol_run(estimator: str, results: Path, steps: int = STEPS) -> GridRun:
@@ -65,7 +66,7 @@ def _entry(status: RunStatus) -> dict[str, Any]:
         "val/elbo": status.result["val/elbo"],
         "test/multi_sample_bound": status.result["test/multi_sample_bound"],
         "minutes": round(status.result["training_seconds"] / 60, 1),
-        "commit": read_provenance(status.folder)[-1]["commit"],
+        "commit": commits(read_provenance(status.folder)),
     }
 
 

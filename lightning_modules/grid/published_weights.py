@@ -15,7 +15,7 @@ from lightning_modules.grid.manifest import cell_of, is_here
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.naming.file_names import WEIGHTS
 from releg.naming.names import LONGEST_BUDGETS
-from releg.report.runs import commit_words, longer_folders
+from releg.report.runs import commits, longer_folders
 from releg.weights import load, load_weights, save_model
 
 NEEDED = (
@@ -104,8 +104,8 @@ def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:
         "steps": str(result["steps"]),
         "best_step": str(result["best_step"]),
         "seed": str(entry["config"]["seed_everything"]),
-        "commit": "; ".join(dict.fromkeys(map(commit_words, provenance))),  # of every process that trained it
-        "data_sha256": provenance[-1]["data_sha256"],
+        "commit": commits(provenance),  # of every process that trained it
+        "data_sha256": provenance[-1]["data_sha256"] if provenance else "unknown",
         "settings": json.dumps(entry["config"], sort_keys=True),
     }
 

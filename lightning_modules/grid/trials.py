@@ -30,6 +30,7 @@ from releg.measure.units_in_use import units_in_use
 from releg.naming.file_names import TRIALS
 from releg.naming.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
 from releg.report.recipe import BUDGET_RECIPE, best_recipes, tells_of_shapes, write_recipe
+from releg.report.runs import commits
 
 RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
@@ -159,7 +160,7 @@ def _entry(trial: Trial, status: RunStatus) -> dict[str, Any]:
         "units_in_use": units_in_use(best.module.model, images, torch.Generator().manual_seed(0)),
         "best_step": status.result["best_step"],
         "minutes": round(status.result["training_seconds"] / 60, 1),
-        "commit": read_provenance(status.folder)[-1]["commit"],
+        "commit": commits(read_provenance(status.folder)),
     }
 
 

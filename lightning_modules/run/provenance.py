@@ -149,7 +149,10 @@ def _has_uncommitted_changes() -> bool:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # git is not installed
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

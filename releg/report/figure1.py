@@ -182,6 +182,7 @@ def _draw_variances(axes: Axes, points: list[Point]) -> None:
             look = {"color": ESTIMATORS[estimator].colour, "linewidth": 1.0, **_marker(estimator, marker, 1)}
             axes.plot([at.step for at in steps], values, linestyle=line, **look)
     if more:  # not joined: LR's value grows with their number
+        axes.set_title(f"{_short_steps(fewest)} images", fontsize=6.5)
         _draw_on_most_images(axes, [point for point in shared if (point.num_images or 0) == more[-1]])
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -25,10 +25,11 @@ LAST = 5_000  # steps whose mean is the training bound at the end
 INTRODUCTION = f"""# Estimators under the protocol of a later paper
 
 SBN(200-200-200) with `protocol/rodeo.yaml`: Adam at 0.001, batches of 100, a fixed uniform prior, bits redrawn at every
-access, seed 0. Negative bounds in nats, lower is better: the training bound (as logged, the mean over the paths that
-an estimator simulates and over the last {LAST:,} steps), and for the best validation the elbo on the validation images
-and the bound of 100 samples on the test images. RLOO and RODEO simulate two paths per image; DisARM one, and an
-opposite one from each layer on; CRN one, with all flips.
+access, seed 0. Negative bounds in nats, lower is better: the training bound (as logged, for one batch in a hundred
+steps; the mean over the paths that an estimator simulates and over the batches of the last {LAST:,} steps), and for the
+best validation the elbo on the validation images and the bound of 100 samples on the test images. A point of the
+picture is the mean of ten batches. RLOO and RODEO simulate two paths per image; DisARM one, and an opposite one from
+each layer on; CRN one, with all flips.
 """
 
 CAUTION = """**Not converged**: {steps:,} steps, where Shi et al. (2022, arXiv:2202.09497) and Titsias and Shi (2022,
@@ -89,7 +90,7 @@ def draw(entries: list[Entry]) -> Figure:
     panel.set_ylim(best - 30, best + 3)
     panel.set_xlabel("thousand steps")
     panel.set_ylabel("training elbo (nats per image), higher is better")
-    panel.set_title(f"not converged: the papers train {PAPERS_STEPS:,} steps", fontsize=7, loc="left")
+    panel.set_title(f"SBN(200-200-200), not converged: the papers train {PAPERS_STEPS:,} steps", fontsize=7, loc="left")
     panel.grid(linewidth=0.3, alpha=0.6)
     panel.legend(frameon=False)
     return figure

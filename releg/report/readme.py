@@ -18,10 +18,11 @@ from releg.naming.file_names import (
     TEST_BITS,
     WEIGHTS,
 )
-from releg.naming.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS
+from releg.naming.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS, label_of
 from releg.report.commands import command_words
 from releg.report.runs import (
     Manifest,
+    Run,
     budget_sentence,
     commit_words,
     machine,
@@ -80,7 +81,7 @@ def _how(manifest: Manifest) -> list[str]:
         "command": [command_words(manifest)],
         "budget": [budget_sentence(manifest.runs)],
         "seeds": [", ".join(str(seed) for seed in sorted({run.seed for run in manifest.runs}))],
-        "commit": _each(map(commit_words, entries)),
+        "commit": _commits(manifest.runs),
         "machine": _each(_machine(entry) for entry in entries),
         "python": _each(str(entry.get("python", "")) for entry in entries),
         "packages": _each(_packages(entry) for entry in entries),
@@ -91,6 +92,16 @@ def _how(manifest: Manifest) -> list[str]:
     }
     lines = ["| how | |", "|---|---|", *(f"| {name} | {'; '.join(texts)} |" for name, texts in facts.items() if texts)]
     return [*lines, *missing_lines(manifest, "Missing"), *unfinished_lines(manifest)]
+
+
+def _commits(runs: list[Run]) -> list[str]:
+    """The distinct commits, and which runs had uncommitted changes."""
+    made: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for entry in run.provenance:
+            changed = {f"{run.net} {label_of(run.estimator)} seed {run.seed}": None}
+            made.setdefault(commit_words(entry), {}).update(changed if entry.get("uncommitted_changes") else {})
+    return [f"{words} ({', '.join(changed)})" if changed else words for words, changed in made.items()]
 
 
 def _each(texts: Iterable[str]) -> list[str]:

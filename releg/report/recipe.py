@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from releg.files import write_atomically
 from releg.naming.file_names import RECIPE_PAGE, RUNS, TRIALS
 from releg.naming.names import BUDGETS, CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, label_of
 from releg.report.artefacts import readable
-from releg.report.runs import read_manifest
+from releg.report.runs import Run, commits, read_manifest
 from releg.report.tables import table
 
 Entry = dict[str, Any]
@@ -38,6 +40,10 @@ standard deviation above 0.02. Layers are listed from x upwards.
 CELLS = """Runs of the published table, and the same runs without their warm-up:
 """
 
+LUCK = (
+    "*By luck*: twice the standard deviation of a difference between two seeds, from the seeds of the published runs."
+)
+
 SHAPES = f"""## Peak rate and shape
 
 SBN({EXTENDED_ARCHITECTURE}), no warm-up. The rate falls from its peak to zero at the last step: in a straight
@@ -59,9 +65,10 @@ def write_recipe(results: Path) -> list[Path]:
     """Write recipe.md if there are trials."""
     if not (results / TRIALS).is_file():
         return []
+    published = _published(results)
     with readable(results / TRIALS, "what python -m lightning_modules.grid.trials writes", "run it again"):
         entries: list[Entry] = json.loads((results / TRIALS).read_bytes())
-        text = _page(entries, _published(results))
+        text = _page(entries, published)
     return [write_atomically(results / RECIPE_PAGE, text)]
 
 
@@ -74,18 +81,24 @@ def _published(results: Path) -> list[Entry]:
         {
             "architecture": run.net,
             "estimator": run.estimator,
-            "rate": run.config["model.optimizer.init_args.lr"],
+            "rate": run.rate,
             "shape": run.schedule,
             "steps": run.steps,
-            "binarization": run.config["data.binarization"],
+            "binarization": run.config.get("data.binarization"),
             "warmup": run.warmup,
             "val/elbo": run.result["val/elbo"],
             "best_step": run.result["best_step"],
-            "commit": run.provenance[-1]["commit"],
+            "sd": _over_seeds([other for other in runs if (other.net, other.estimator) == (run.net, run.estimator)]),
+            "commit": commits(run.provenance),
         }
         for run in runs
         if run.seed == 0 and run.schedule != CONSTANT_RATE
     ]
+
+
+def _over_seeds(runs: Sequence[Run]) -> float | None:
+    """The standard deviation of the validation bounds of a cell; None if it has one run."""
+    return statistics.stdev(run.result["val/elbo"] for run in runs) if len(runs) > 1 else None
 
 
 def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
@@ -126,8 +139,8 @@ def _page(trials: Sequence[Entry], published: Sequence[Entry]) -> str:
     if bits:
         lines += [BITS, *_bits_table([entry for pair in bits for entry in pair]), ""]
     shown = [*warmups, *shapes, *(entry for pair in (*without, *bits) for entry in pair)]
-    commits = ", ".join(dict.fromkeys(entry["commit"] for entry in shown))
-    return "\n".join([*lines, f"The runs were made at commit {commits}."]) + "\n"
+    made = ", ".join(dict.fromkeys(commit for entry in shown for commit in entry["commit"].split("; ")))
+    return "\n".join([*lines, f"The runs were made at commit {made}."]) + "\n"
 
 
 def _by_length(entries: Sequence[Entry]) -> dict[int, list[Entry]]:
@@ -149,7 +162,7 @@ def _against_the_budgets(by_length: dict[int, list[Entry]]) -> list[str]:
         if others:
             gains = {
                 name: max(entry["val/elbo"] for entry in others if entry["estimator"] == name) - budgets[name]
-                for name in best_recipes(others)
+                for name in dict.fromkeys(entry["estimator"] for entry in others)
             }
             words = [
                 f"{abs(gain):.2f} nats {'below' if gain > 0 else 'above'} it for {label_of(name)}"
@@ -175,25 +188,36 @@ def _pairs(trials: Sequence[Entry], published: Sequence[Entry], varied: str) -> 
 
 def _cells_table(pairs: Sequence[tuple[Entry, Entry]]) -> list[str]:
     """One row per cell of the published table."""
-    head = ["SBN", "estimator", "without", "with", "difference"]
+    head = ["SBN", "estimator", "without", "with", "difference", "by luck"]
     body = [
         [
             _net(published),
             label_of(published["estimator"]),
             *(f"{-entry['val/elbo']:.2f}" for entry in (without, published)),
             f"{without['val/elbo'] - published['val/elbo']:+.2f}",
+            "" if published["sd"] is None else f"{_by_luck(published):.2f}",
         ]
         for published, without in pairs
     ]
     return table(head, body, texts=2)
 
 
+def _by_luck(published: Entry) -> float:
+    """Twice the standard deviation of a difference between two seeds; zero if the cell has one run."""
+    return 2 * math.sqrt(2) * (published["sd"] or 0.0)
+
+
 def _cost_of_warmup(pairs: Sequence[tuple[Entry, Entry]]) -> str:
-    """In how many cells it helps, and what it costs in the others."""
-    lost = [without["val/elbo"] - published["val/elbo"] for published, without in pairs]
-    worse = [each for each in lost if each > 0]
-    helps = f"The warm-up lowers the bound of {len(lost) - len(worse)} of these {len(lost)} cells"
-    return f"{helps} and raises the others by up to {max(worse):.2f} nats." if worse else f"{helps}."
+    """In how many cells it helps, what it costs in others, and where nothing can be said."""
+    lost = [(without["val/elbo"] - published["val/elbo"], _by_luck(published)) for published, without in pairs]
+    better = [each for each, luck in lost if each < -luck]
+    worse = [each for each, luck in lost if each > luck]
+    unclear = len(lost) - len(better) - len(worse)
+    words = [f"The warm-up lowers the bound of {len(better)} of these {len(lost)} cells"]
+    words += [f"raises that of {len(worse)} by up to {max(worse):.2f} nats"] if worse else []
+    words += [f"changes that of {unclear} by no more than luck"] if unclear else []
+    sentence = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return f"{sentence}. {LUCK}" if any(luck for _, luck in lost) else f"{sentence}."
 
 
 def _bits_table(entries: Sequence[Entry]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,12 @@ class Run:
     def steps(self) -> int:
         """The number of training steps."""
         return int(self.config["trainer.max_steps"])
+
+    @property
+    def rate(self) -> float:
+        """The optimiser's learning rate, the peak of a schedule."""
+        old = self.config.get("model.learning_rate", 0.001)  # in configs saved before the optimiser was a choice
+        return float(self.config.get("model.optimizer.init_args.lr", old))
 
     @property
     def schedule(self) -> str:
@@ -183,6 +190,7 @@ def over_seeds(runs: list[Run]) -> Row:
         "multi_sample_nll_sd": _sd(bound),
         "samples": first.config["model.test_samples"],
         "best_steps": [run.result["best_step"] for run in sorted(runs, key=lambda run: run.seed)],
+        "threads": threads_of(runs),
         "minutes": min(run.result["training_seconds"] for run in runs) / 60,  # other work only slows a run
     }
 
@@ -210,7 +218,7 @@ def budget_sentence(runs: list[Run]) -> str:
     budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
     budget += f", {recipes(runs)}"
     if steps[0] >= AUTHORS_STEPS:
-        return f"{budget}; as many steps as the authors' later code trains."
+        return f"{budget}; at least as many steps as the authors' later code trains."
     if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all(run.schedule != CONSTANT_RATE for run in runs):
         return f"{budget}."  # as long as the published runs, whose bounds show what has converged
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
@@ -233,11 +241,9 @@ def recipes(runs: list[Run]) -> str:
 def recipe(run: Run) -> str:
     """The learning rate and how it changes."""
     optimizer = run.config.get("model.optimizer.class_path", "RMSprop").rsplit(".", 1)[-1]
-    old = run.config.get("model.learning_rate", 0.001)  # in configs saved before the optimiser was a choice
-    rate = run.config.get("model.optimizer.init_args.lr", old)
     shape = SCHEDULES[run.schedule].words if run.schedule in SCHEDULES else run.schedule
     warmup = f", with a warm-up over the first {run.warmup:,} steps" if run.warmup else ""
-    return f"{optimizer} at {rate}, {shape}{warmup}"
+    return f"{optimizer} at {run.rate}, {shape}{warmup}"
 
 
 def unfinished_lines(manifest: Manifest) -> list[str]:
@@ -274,6 +280,11 @@ def commit_words(entry: dict[str, Any]) -> str:
     """The commit of an entry of provenance."""
     commit = entry.get("commit") or "unknown"
     return f"{commit} with uncommitted changes" if entry.get("uncommitted_changes") else str(commit)
+
+
+def commits(provenance: Sequence[dict[str, Any]]) -> str:
+    """The commits of all processes that worked on a run."""
+    return "; ".join(dict.fromkeys(map(commit_words, provenance))) or commit_words({})
 
 
 def training_minutes(runs: list[Run]) -> float:

@@ -19,7 +19,6 @@ from releg.report.runs import (
     budget_sentence,
     longer_folders,
     missing_lines,
-    on_one_thread,
     over_seeds,
     read_manifest,
     unfinished_lines,
@@ -31,7 +30,7 @@ PLUS_MINUS = r"$\pm$"  # in LaTeX
 CLOSE = 0.5  # nats: a bound this near to the paper's reproduces it
 COLUMNS = (
     *("architecture", "estimator", "budget", "steps", "seeds", "test_nll_mean", "test_nll_sd", "paper", "difference"),
-    *("multi_sample_nll_mean", "multi_sample_nll_sd", "samples", "best_steps", "minutes", "note"),
+    *("multi_sample_nll_mean", "multi_sample_nll_sd", "samples", "best_steps", "threads", "minutes", "note"),
 )
 
 
@@ -60,7 +59,7 @@ def _write(results: Path) -> str:
     """The files of one folder."""
     manifest = read_manifest(results)
     rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
-    text = as_markdown(rows, longer, manifest, luck_of_the_bits(results))
+    text = as_markdown(rows, longer, manifest, luck(results, rows))
     text += _unfinished_for_longer(results) + beside_published(rows, results)
     path = write_json(results / TABLE1, rows, indent=2)
     write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
@@ -97,10 +96,10 @@ def _best(row: Row) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: str = "") -> str:
+def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, chance: str = "") -> str:
     """The table, its budget, the paper's claim (the gap between the estimators), and what was trained for longer.
 
-    `luck` is what the test bits have to do with it.
+    `luck` is what the test bits and the seeds have to do with it.
     """
     lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *([*_table(rows), ""] if rows else [])]
     lines += [
@@ -109,9 +108,9 @@ def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, luck: st
         *unfinished_lines(manifest),
     ]
     lines += _gaps(rows)
-    lines += ["", luck] if luck else []
+    lines += ["", chance] if chance else []
     if longer:
-        lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer)]
+        lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer), *_where_lr_ends(rows, longer)]
     return "\n".join(lines) + "\n"
 
 
@@ -126,6 +125,20 @@ def _unfinished_for_longer(results: Path) -> str:
     return "\n".join([*lines, ""])
 
 
+def _where_lr_ends(rows: list[Row], longer: list[Row]) -> list[str]:
+    """The nets with which LR, trained for longer, ends below CRN: below the paper's, and below that of the table."""
+    crn = {row["architecture"]: row for row in rows if row["estimator"] == "crn"}
+    pairs = [
+        (row, crn[row["architecture"]]) for row in longer if row["estimator"] == "lr" and row["architecture"] in crn
+    ]
+    lines = []
+    for words, kind in (("the paper's bound of CRN", "paper"), ("CRN in the table above", "test_nll_mean")):
+        known = [(lr, other[kind]) for lr, other in pairs if other[kind] is not None]
+        below = [lr["architecture"] for lr, theirs in known if lr["test_nll_mean"] < theirs]
+        lines += [f"LR is below {words} with {' and '.join(below)}."] if below else []
+    return ["", " ".join(lines)] if lines else []
+
+
 def _notes(rows: list[Row]) -> list[str]:
     """Their budgets."""
     return list(dict.fromkeys(row["note"] for row in rows))
@@ -135,7 +148,8 @@ def _legend(rows: list[Row], manifest: Manifest) -> str:
     """What the numbers are."""
     several = any(len(row["seeds"]) > 1 for row in rows)
     over, run = (" Mean ± standard deviation over seeds.", "the fastest run") if several else ("", "a run")
-    clock = f"Minutes: the training steps of {run}{on_one_thread(manifest.runs)}, without validation and measurements"
+    one_thread = " on one thread" if {count for row in rows for count in row.get("threads", [0])} == {1} else ""
+    clock = f"Minutes: the training steps of {run}{one_thread}, without validation and measurements"
     return f"{bound_title(manifest.runs)}.{over} {clock}; longer if the machine had other work."
 
 
@@ -150,25 +164,41 @@ def longer_rows(results: Path) -> list[Row]:
     return rows
 
 
-def luck_of_the_bits(results: Path) -> str:
-    """How far bounds on other draws of the test bits are apart; empty if that was not measured for models of today."""
+def luck(results: Path, rows: list[Row]) -> str:
+    """How far apart bounds are by the luck of the test bits and of the seeds, and which differences are no more.
+
+    Empty if the bits were not measured for models of today.
+    """
     if not (results / TEST_BITS).is_file():
         return ""
     command = "python -m lightning_modules.commands.other_test_bits"
     with readable(results / TEST_BITS, f"what {command} writes", "run it again"):
         cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
-        cells = [cell for cell in cells if cell["frozen"] in _bounds_of_best_runs(results)]
+        models = _bounds_of_best_runs(results)
+        cells = [cell for cell in cells if cell["frozen"] in models]
         spreads, shifts = spread_over_bits(cells)
     if not cells:
         return ""
-    apart = math.ceil(10 * 2 * math.sqrt(2) * max(spreads)) / 10  # two standard errors between independent draws
+    which = "the published models" if len(cells) == len(models) else f"{len(cells)} of the {len(models)} models"
     return (
         f"The test bits were drawn once, and the paper's are not published. On {len(cells[0]['bounds'])} other draws, "
-        f"the bounds of the published models have a standard deviation of {min(spreads):.2f} to {max(spreads):.2f} "
-        f"nats, and their means differ from the bounds on ours by {min(shifts):+.2f} to {max(shifts):+.2f}. So a "
-        f"difference to the paper of less than {apart:.1f} nats can be the luck of a draw. Models are compared on the "
-        "same bits."
+        f"the bounds of {which} have a standard deviation of {min(spreads):.2f} to {max(spreads):.2f} "
+        f"nats, and their means differ from the bounds on ours by {min(shifts):+.2f} to {max(shifts):+.2f}. "
+        f"{_no_more_than_luck(rows, max(spreads))} Models are compared on the same bits."
     )
+
+
+def _no_more_than_luck(rows: list[Row], spread: float) -> str:
+    """The difference to one run of the paper, on bits of its own, that is two standard errors; and who is within it."""
+    deviations = [row["test_nll_sd"] for row in rows if row["test_nll_sd"] is not None]
+    seeds = statistics.fmean(sd**2 for sd in deviations) if deviations else 0.0  # variance of one run
+    fewest = min((len(row["seeds"]) for row in rows), default=1)
+    apart = math.ceil(10 * 2 * math.sqrt(2 * spread**2 + seeds * (1 + 1 / fewest))) / 10
+    over = f"Seeds move them by {math.sqrt(seeds):.2f} (standard deviation over the seeds of a cell). " if seeds else ""
+    within = [row for row in rows if row["difference"] is not None and abs(row["difference"]) < apart]
+    names = " and ".join(f"{label_of(row['estimator'])} with {row['architecture']}" for row in within)
+    who = f": here, those of {names}" if within else ""
+    return f"{over}So a difference to the paper of less than {apart:.1f} nats can be luck{who}."
 
 
 def _bounds_of_best_runs(results: Path) -> set[float]:
@@ -242,7 +272,8 @@ def _gaps(rows: list[Row]) -> list[str]:
     arrived = {name: {row["architecture"] for row in rows if _is_close(row, name)} for name in ("lr", "crn")}
     behind = [net for net in ours if net in arrived["crn"] - arrived["lr"]]
     if behind:
-        nets = "all nets of this table" if 1 < len(behind) == len(ours) else ", ".join(behind)
+        every = {row["architecture"] for row in rows}
+        nets = "all nets of this table" if 1 < len(behind) == len(every) else ", ".join(behind)
         lines += ["", f"These gaps are at equal steps. With {nets}, {_how_close(rows, behind)}."]
     return lines
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from releg.files import write_atomically
 from releg.naming.file_names import FIGURE1, VARIANCE_PAGE
+from releg.naming.names import label_of
 from releg.report.artefacts import remove
 from releg.report.figure1_data import (
     Measurement,
@@ -37,6 +38,8 @@ units of a layer; layer 1 is next to x. Both estimators are measured at the weig
 on the same training images and noise: {amount}.
 LR has the baselines that its run had learned by then. Standard errors are over images; those of ratios assume
 independent numbers. Where rare events make up most of a number, its standard error is too small more often than not.
+Everything is computed in float64. Uniform float32 numbers are multiples of 2⁻²⁴, so with the noise of training a unit
+that should be on in one of 10¹⁵ samples is on in one of 10⁷, and LR's variance is larger by orders of magnitude.
 
 - *Total*: the variance of all samples of all images together, within plus between images. We read the caption of the
   paper's Figure 1 like this, with its 50 million samples.
@@ -54,7 +57,8 @@ added. CRN has no such events: it averages over both states of the unit.
 def write_variance(results: Path) -> list[Path]:
     """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
     chosen = curves_of(read_manifest(results))
-    points = at_shared_weights(from_csv(results / FIGURE1))
+    every = from_csv(results / FIGURE1)
+    points = at_shared_weights(every)
     if not (chosen and points):
         remove(results / VARIANCE_PAGE)
         return []
@@ -65,11 +69,30 @@ def write_variance(results: Path) -> list[Path]:
     lines += ["", f"## After {at.step:,} steps: within an image", "", *_within(points, at)]
     lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, "total", "total")]
     lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, "exact_within", "within")]
+    lines += _of_each_seed(every, points[0].trained_with)
     lines += ["", f"{budget_sentence(chosen)} The paper's text gives ratios between {low} and {high}."]
     path = measurement_file(results, points[0].trained_with)
     if measured_run(chosen, path) is not None:
         lines += _how_measured(path, at)
     return [write_atomically(results / VARIANCE_PAGE, "\n".join(lines) + "\n")]
+
+
+def _of_each_seed(points: list[Point], owner: str) -> list[str]:
+    """The ratios at the weights of each seed, after the last step at which all were measured; empty if there is one."""
+    mine = [point for point in points if point.trained_with == owner and point.layer is not None]
+    seeds = sorted({point.seed for point in mine})
+    shared = set.intersection(*({measurement(p) for p in mine if p.seed == seed} for seed in seeds))
+    if len(seeds) == 1 or not shared:
+        return []
+    at, layers = max(shared), layers_of(mine)
+    rows = []
+    for seed in seeds:
+        here = [point for point in mine if point.seed == seed]
+        pairs = [[number(here, name, "total", layer, at) for name in ("lr", "crn")] for layer in layers]
+        rows.append([str(seed), *(show(ratio(lr, crn)) for lr, crn in pairs)])
+    title = f"## At the weights of each {label_of(owner)} run: LR / CRN, sampled total"
+    where = f"After {at.step:,} steps, on {at.images:,} images."
+    return ["", title, "", where, "", *table(["seed", *(f"layer {layer}" for layer in layers)], rows, texts=0)]
 
 
 def _how_measured(path: Path, at: Measurement) -> list[str]:

@@ -37,7 +37,7 @@ REPORTS = (
         {
             "figure1.png": f"Figure 1 of SBN({FIGURE1_ARCHITECTURE}); also as `.pdf`. From `figure1.csv`",
             "figure1.csv": "the numbers behind Figure 1, from the runs' `metrics.csv` and `grad_variance.csv`, and "
-            "from `variance/`, where `releg variance` wrote those at the end of training",
+            "from `variance/`, if it is there: `releg variance` wrote those at the end of training",
         },
     ),
     Report(

@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 import torch
 import yaml
@@ -65,6 +67,16 @@ def test_a_restored_schedule_goes_on_with_the_very_rates_of_an_uninterrupted_one
         assert second.get_last_lr()[0] == whole[step]
         again.step()
         second.step()
+
+
+@pytest.mark.parametrize(("warmup_steps", "is_told"), [(9, False), (10, True), (20, True)])
+def test_a_warm_up_that_takes_the_whole_training_is_told(
+    warmup_steps: int, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    schedule = LinearDecay(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), warmup_steps=warmup_steps)
+    schedule.end_with(10)
+    assert ("training 10, so the learning rate never comes near its peak" in caplog.text) == is_told
 
 
 def test_a_number_of_steps_that_the_user_gave_is_kept_and_one_without_sense_refused() -> None:

@@ -99,6 +99,11 @@ def test_the_file_says_what_its_number_depends_on(tmp_path: Path) -> None:
     assert json.loads(says["settings"]) == CONFIG
 
 
+def test_a_run_whose_provenance_was_lost_is_published_all_the_same(tmp_path: Path) -> None:
+    (cell,) = publish(tmp_path, [finished(tmp_path / "run", 0.0, -1.0) | {"provenance": []}])
+    assert {read_description(cell)[name] for name in ("commit", "data_sha256")} == {"unknown"}
+
+
 def test_a_run_that_is_better_but_neither_here_nor_published_does_not_keep_the_best_at_hand_from_it(
     tmp_path: Path,
 ) -> None:

@@ -80,3 +80,9 @@ def test_reports_that_earlier_runs_wrote_are_no_uncommitted_changes(
     assert provenance()["uncommitted_changes"] is False
     code.write_text("after")
     assert provenance()["uncommitted_changes"] is True
+
+
+def test_a_machine_without_git_trains_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    entry = provenance()
+    assert (entry["commit"], entry["uncommitted_changes"]) == ("", False)

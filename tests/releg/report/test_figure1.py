@@ -31,6 +31,7 @@ from releg.report.figure1_data import (
     measurement_file,
     number,
 )
+from releg.report.readme import write_readme
 from releg.report.runs import digest_of_run, read_manifest
 from releg.report.variance import against_paper, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results
@@ -248,6 +249,24 @@ def test_variances_are_compared_at_the_weights_of_one_run(tmp_path: Path, measur
     assert f"at the weights of the LR run with seed {shown},\n" in write_variance(results)[0].read_text()
 
 
+def test_the_page_has_the_ratios_of_each_seed_where_all_were_measured(tmp_path: Path) -> None:
+    results = results_with_curves(tmp_path, seeds=2)
+    measure_at_the_end(results, seed=0, step=10_000)
+    write_figure1(results)
+    *_, seeds = write_variance(results)[0].read_text().split("## At the weights of each LR run")
+    assert "After 10,000 steps, on 100 images." in seeds
+    points = [p for p in all_points(results) if p.trained_with == "lr"]
+    for seed in (0, 1):
+        here = [point for point in points if point.seed == seed]
+        lr, crn = (number(here, name, "total", 1, Measurement(10_000, 100)) for name in ("lr", "crn"))
+        assert f"| {seed} | {show(ratio(lr, crn))} |" in seeds
+
+
+def test_one_seed_is_not_compared_with_others(results: Path) -> None:
+    write_figure1(results)
+    assert "of each LR run" not in write_variance(results)[0].read_text()
+
+
 def test_the_amount_names_the_step_that_has_more_images(results: Path) -> None:
     points = at_shared_weights(gather_from(results))
     assert amount(points) == "1,000 samples for each of 100 training images"
@@ -274,7 +293,7 @@ def test_the_points_on_most_images_stand_apart_by_layer_with_standard_errors(res
     assert bars[0][:, 1] == pytest.approx([(1 - error) * value, (1 + error) * value])
     assert strip.get_ylim() == axes.get_ylim()
     assert axes.get_ylim()[0] > 0.1 * alone.get_ylim()[0]
-    assert strip.get_title() == "50k images"
+    assert (alone.get_title(), axes.get_title(), strip.get_title()) == ("", "100 images", "50k images")
 
 
 def test_the_note_explains_the_narrow_part_and_the_clocks(results: Path) -> None:
@@ -435,3 +454,11 @@ def test_the_readme_says_how_the_files_were_made(results: Path) -> None:
         assert part in text
     files = [path.name for path in results.iterdir() if path.name not in ("runs", "README.md")]
     assert all(Path(name).stem in text for name in files)
+
+
+def test_the_page_names_the_runs_that_had_uncommitted_changes(tmp_path: Path) -> None:
+    runs = [entry("200-200", "lr", seed, 112.0) for seed in range(2)]
+    changed = {**runs[1]["provenance"][0], "uncommitted_changes": True}
+    write_results(tmp_path, [runs[0], {**runs[1], "provenance": [*runs[1]["provenance"], changed]}])
+    words = "| commit | c0ffee; c0ffee with uncommitted changes (200-200 LR seed 1) |"
+    assert words in write_readme(tmp_path).read_text()

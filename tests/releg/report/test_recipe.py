@@ -135,7 +135,7 @@ def test_cells_of_the_published_table_stand_beside_the_same_runs_without_a_warm_
     other = without | {"estimator": "lr"}  # without its like
     (path,) = write_recipe(write(results, json.dumps([without, other, *ENTRIES])))
     warmup, shapes = path.read_text().split("## Peak rate and shape")
-    assert "| 200-200-200 | CRN | 96.50 | 94.00 | -2.50 |" in warmup
+    assert "| 200-200-200 | CRN | 96.50 | 94.00 | -2.50 |  |" in warmup
     assert "The warm-up lowers the bound of 1 of these 1 cells." in warmup
     assert warmup.count("| 200-200-200 |") == 1
     assert "96.50" not in shapes
@@ -149,10 +149,25 @@ def test_the_page_says_what_the_warm_up_costs_where_it_does_not_help(tmp_path: P
         for net, (_, alone) in nets.items()
     ]
     (path,) = write_recipe(write(synthetic.write_results(tmp_path, cells), json.dumps([*without, *ENTRIES])))
-    assert (
-        "The warm-up lowers the bound of 1 of these 3 cells and raises the others by up to 0.50 nats."
-        in path.read_text()
-    )
+    words = "The warm-up lowers the bound of 1 of these 3 cells and raises that of 2 by up to 0.50 nats.\n"
+    assert words in path.read_text()
+
+
+def test_a_difference_that_seeds_make_too_is_said_to_be_luck(tmp_path: Path) -> None:
+    cells = [published_run(98.0 + 0.1 * seed, 20_000, steps=200_000) for seed in range(3)]
+    for seed, cell in enumerate(cells):
+        cell["config"]["seed_everything"] = seed
+    without = entry("crn", 0.003, "cosine", 98.25, 200_000) | {"architecture": "200-200", "warmup": 0}
+    (path,) = write_recipe(write(synthetic.write_results(tmp_path, cells), json.dumps([without, *ENTRIES])))
+    assert "| 200-200 | CRN | 98.25 | 98.00 | -0.25 | 0.28 |" in path.read_text()  # 2 sqrt(2) 0.1
+    unclear = "lowers the bound of 0 of these 1 cells and changes that of 1 by no more than luck. *By luck*: twice"
+    assert unclear in path.read_text()
+
+
+def test_a_published_run_without_provenance_keeps_no_page_from_being_written(tmp_path: Path) -> None:
+    results = synthetic.write_results(tmp_path, [published_run(97.5) | {"provenance": []}])
+    (path,) = write_recipe(write(results, json.dumps([*ENTRIES, FIXED])))
+    assert "The runs were made at commit c0ffee, unknown." in path.read_text()
 
 
 def test_without_trials_there_is_no_page(tmp_path: Path) -> None:
