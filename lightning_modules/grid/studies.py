@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,7 +52,9 @@ def recorded(path: Path, key: Callable[[Entry], Key]) -> dict[Key, Entry]:
         return {key(entry): entry for entry in json.loads(path.read_bytes())}
 
 
-def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, started: float) -> list[RunStatus]:
+def make_missing(
+    runs: Sequence[GridRun], what: str, jobs: int, lock: int, start_of_a_process: float
+) -> list[RunStatus]:
     """The finished runs, after those that were missing have been made; StudyError if one failed.
 
     Args:
@@ -61,14 +62,14 @@ def make_missing(runs: Sequence[GridRun], what: str, jobs: int, lock: int, start
         what: they are, in the plural.
         jobs: runs at a time.
         lock: of the study's folder, which the processes inherit.
-        started: time.monotonic() at the start of this process.
+        start_of_a_process: seconds that it takes, for the estimate of the time.
     """
     statuses = [_placed(run) for run in runs]
     waiting = [status for status in statuses if status.result is None]
     done = len(statuses) - len(waiting)
     if waiting:
         title = f"{what} to train: {len(waiting)}; already finished: {done}"
-        problems = make_locally(waiting, done, jobs, lock, title, time.monotonic() - started)
+        problems = make_locally(waiting, done, jobs, lock, title, start_of_a_process)
         if problems:
             raise StudyError("\n".join(f"{run} failed: {why}" for run, why in problems.items()))
     return [status_of(run) for run in runs]

@@ -1,6 +1,5 @@
 """Runs of a study: made once, in real processes."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,9 @@ def tiny(results: Path, *more: str) -> GridRun:
 def test_a_study_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     runs = [tiny(tmp_path), tiny(tmp_path, "--model.optimizer.init_args.lr", "0.01")]  # of the same net
     with locked(tmp_path) as lock:
-        made = make_missing(runs, "trials", 2, lock, time.monotonic())
+        made = make_missing(runs, "trials", 2, lock, 5.0)
         written = [(each.folder / RESULT).stat().st_mtime_ns for each in made]
-        again = make_missing(runs, "trials", 2, lock, time.monotonic())
+        again = make_missing(runs, "trials", 2, lock, 5.0)
     first, second = (each.result for each in made)
     assert first is not None
     assert second is not None
@@ -40,7 +39,7 @@ def test_a_study_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None
 def test_a_run_that_fails_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wrong = tiny(tmp_path, "--trainer.accelerator", "cuda")  # there is none
     with locked(tmp_path) as lock, pytest.raises(StudyError, match=r"SBN\(3-4\) lr seed 0 failed: ") as error:
-        make_missing([wrong], "trials", 1, lock, time.monotonic())
+        make_missing([wrong], "trials", 1, lock, 5.0)
     capfd.readouterr()
     assert failed("trials", error.value) == 1
     assert capfd.readouterr().err.startswith("trials: SBN(3-4) lr seed 0 failed: ")

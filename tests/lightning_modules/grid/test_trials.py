@@ -1,6 +1,8 @@
 """The plan of the trials; that runs are made, stopped and continued is tested with the grid."""
 
+import itertools
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,23 @@ def test_an_interruption_loses_no_record_although_all_trials_are_made_again(
         trials.main(["--results", str(tmp_path)])
     entries = json.loads((tmp_path / TRIALS).read_text())
     assert entries == [*(entry_of(trial, -7.0) for trial in remade), *FIRST[len(remade) :], *SECOND]
+
+
+def test_the_time_of_a_stage_does_not_count_as_the_start_of_the_next_ones_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[float] = []
+
+    def make(runs: list[GridRun], what: str, jobs: int, lock: int, start_of_a_process: float) -> list[None]:
+        starts.append(start_of_a_process)
+        return [None] * len(runs)
+
+    for name in ("process_time", "monotonic"):
+        monkeypatch.setattr(time, name, itertools.count(5.0, 1000.0).__next__)  # 1,000 seconds from call to call
+    monkeypatch.setattr(trials, "make_missing", make)
+    monkeypatch.setattr(trials, "_entry", lambda trial, _: entry_of(trial))
+    assert trials.main(["--results", str(tmp_path)]) == 0
+    assert starts == [5.0] * 6
 
 
 @pytest.mark.parametrize(("shape_of_lr", "count"), [("cosine", 8), ("hold_then_linear", 14), ("linear", 12)])
