@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_modules import ROOT
-from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end_with
+from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end_with, yield_as_a_session
 
 LOG = "log.txt"  # in the run's folder: all that its processes printed
 PROGRESS = "progress.json"
@@ -123,4 +123,5 @@ def remove_progress(folder: Path) -> None:
 
 if __name__ == "__main__":
     end_with(int(os.environ[PARENT_VARIABLE]))
+    yield_as_a_session()
     runpy.run_module("lightning_modules.cli", run_name="__main__", alter_sys=True)

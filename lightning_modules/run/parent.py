@@ -18,6 +18,7 @@ from typing import NamedTuple
 PARENT_VARIABLE = "RELEG_PARENT"  # of the environment: the process to end with
 PROGRESS_VARIABLE = "RELEG_PROGRESS_FILE"  # of the environment: where to write progress; without it nothing is written
 SECONDS_BETWEEN_CHECKS = 0.3
+AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def end_with(parent: int) -> None:
@@ -29,6 +30,16 @@ def end_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def yield_as_a_session() -> None:
+    """Give this process's session the niceness of the process.
+
+    Linux shares the cores equally between sessions and compares niceness only within one. A run has a session of its
+    own, so without this, `nice` on the command that started it would have no effect.
+    """
+    with contextlib.suppress(OSError):  # another system, or a kernel without such groups
+        AUTOGROUP.write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 class Progress(NamedTuple):
