@@ -2,10 +2,10 @@
 
 First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
 SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with every peak rate in the best shapes and
-with the recipe of the budgets; then each estimator with its best recipe for as long as the published table. Last come
-cells of that table without their warm-up, and one on fixed bits. Only validation bounds are compared. Writes
-results/recipe/trials.json and results/recipe.md; the same command continues after an interruption. --missing keeps the
-trials that trials.json records, even if their folders are elsewhere.
+with the recipe of the budgets; then each estimator with its best recipe, and both with the best common one, for as long
+as the published table. Last come cells of that table without their warm-up, and one on fixed bits. Only validation
+bounds are compared. Writes results/recipe/trials.json and results/recipe.md; the same command continues after an
+interruption. --missing keeps the trials that trials.json records, even if their folders are elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from releg.files import write_json
 from releg.measure.units_in_use import units_in_use
 from releg.naming.file_names import TRIALS
 from releg.naming.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
-from releg.report.recipe import BUDGET_RECIPE, best_recipes, tells_of_shapes, write_recipe
+from releg.report.recipe import BUDGET_RECIPE, best_common_recipe, best_recipes, tells_of_shapes, write_recipe
 from releg.report.runs import commits
 
 RATES = (0.001, 0.003, 0.01)
@@ -95,10 +95,15 @@ def long_trials(short: Sequence[dict[str, Any]]) -> Iterator[Trial]:
 
 
 def full_trials(long: Sequence[dict[str, Any]]) -> Iterator[Trial]:
-    """The best recipe of each estimator, for as long as the published table; without_warmup has the budgets' own."""
+    """The best recipe of each estimator and the best common one, for as long as the published table.
+
+    The budgets' own recipe is among the trials of without_warmup.
+    """
+    common = best_common_recipe(long)
     for estimator, recipe in best_recipes(long).items():
-        if recipe != BUDGET_RECIPE:
-            yield Trial(estimator, *recipe, BUDGETS[PUBLISHED_BUDGET])
+        for each in dict.fromkeys([recipe, common]):
+            if each != BUDGET_RECIPE:
+                yield Trial(estimator, *each, BUDGETS[PUBLISHED_BUDGET])
 
 
 def without_warmup() -> Iterator[Trial]:

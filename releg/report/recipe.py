@@ -114,6 +114,16 @@ def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
     return {name: _recipe(entry) for name, entry in best.items()}
 
 
+def best_common_recipe(entries: Sequence[Entry]) -> Recipe:
+    """The recipe with the best mean validation bound over the estimators, of those that all of them have tried."""
+    elbos: dict[Recipe, dict[str, float]] = {}
+    for entry in entries:
+        elbos.setdefault(_recipe(entry), {})[entry["estimator"]] = entry["val/elbo"]
+    estimators = {entry["estimator"] for entry in entries}
+    tried_by_all = {recipe: known for recipe, known in elbos.items() if known.keys() == estimators}
+    return max(tried_by_all, key=lambda recipe: statistics.fmean(tried_by_all[recipe].values()))
+
+
 def _net(entry: Entry) -> str:
     return str(entry.get("architecture", EXTENDED_ARCHITECTURE))
 

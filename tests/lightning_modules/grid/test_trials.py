@@ -166,14 +166,16 @@ def test_every_rate_in_the_best_shapes_and_the_recipe_of_the_budgets_are_tried_f
         assert {(trial.rate, trial.shape) for trial in longer if trial.estimator == estimator} == recipes
 
 
-def test_each_estimator_is_trained_with_its_best_recipe_for_as_long_as_the_published_table() -> None:
-    best = {"lr": (0.001, "cosine"), "crn": (0.01, "cosine")}
+def test_each_estimator_is_trained_with_its_best_and_the_common_recipe_for_as_long_as_the_published_table() -> None:
+    best, common = {"lr": (0.001, "cosine"), "crn": (0.01, "cosine")}, (0.003, "cosine")
+    elbo = dict.fromkeys(best.items(), -1.0) | {("lr", common): -1.5, ("crn", common): -1.2}
     long = [
-        entry_of(trial, -1.0 if (trial.rate, trial.shape) == best[trial.estimator] else -2.0)
+        entry_of(trial, elbo.get((trial.estimator, (trial.rate, trial.shape)), -2.0))
         for trial in long_trials(SHORT_ENTRIES)
     ]
     steps = BUDGETS[PUBLISHED_BUDGET]
-    assert list(full_trials(long)) == [Trial(name, *recipe, steps) for name, recipe in best.items()]
+    expected = [Trial(name, *recipe, steps) for name in best for recipe in (best[name], common)]
+    assert list(full_trials(long)) == expected
 
 
 def test_the_recipe_of_the_budgets_is_not_trained_twice_without_a_warm_up() -> None:
