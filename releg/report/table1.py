@@ -126,7 +126,7 @@ def _unfinished_for_longer(results: Path) -> str:
 
 
 def _where_lr_ends(rows: list[Row], longer: list[Row]) -> list[str]:
-    """The nets with which LR, trained for longer, ends below CRN: below the paper's, and below that of the table."""
+    """Which estimator ends lower: LR below CRN of the paper and of the table, and CRN below LR after as many steps."""
     crn = {row["architecture"]: row for row in rows if row["estimator"] == "crn"}
     pairs = [
         (row, crn[row["architecture"]]) for row in longer if row["estimator"] == "lr" and row["architecture"] in crn
@@ -136,7 +136,15 @@ def _where_lr_ends(rows: list[Row], longer: list[Row]) -> list[str]:
         known = [(lr, other[kind]) for lr, other in pairs if other[kind] is not None]
         below = [lr["architecture"] for lr, theirs in known if lr["test_nll_mean"] < theirs]
         lines += [f"LR is below {words} with {' and '.join(below)}."] if below else []
-    return ["", " ".join(lines)] if lines else []
+    lines += [_ends_lower(steps, longer) for steps in sorted({row["steps"] for row in longer})]
+    return ["", " ".join(filter(None, lines))] if any(lines) else []
+
+
+def _ends_lower(steps: int, longer: list[Row]) -> str:
+    """How far CRN ends below or above LR, both after this many steps; empty if no net has both."""
+    gaps = gap([row for row in longer if row["steps"] == steps], "test_nll_mean")
+    words = [f"{abs(each):.2f} nats {'below' if each > 0 else 'above'} LR with {net}" for net, each in gaps.items()]
+    return f"After {steps:,} steps, CRN is {' and '.join(words)}." if words else ""
 
 
 def _notes(rows: list[Row]) -> list[str]:

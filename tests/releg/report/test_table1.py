@@ -300,6 +300,14 @@ def test_the_table_says_where_lr_ends_below_crn(tmp_path: Path) -> None:
     assert f"{ends} 200-200.\n" in (tmp_path / "table1.md").read_text()
 
 
+@pytest.mark.parametrize(("crn", "words"), [(97.25, "0.75 nats below"), (98.5, "0.50 nats above")])
+def test_the_table_says_which_estimator_ends_lower_after_as_many_steps(tmp_path: Path, crn: float, words: str) -> None:
+    write_table1(write_results(tmp_path, BOTH))
+    longer = [entry("200-200", "lr", 0, 98.0, 1_000_000), entry("200-200-200", "lr", 0, 95.0, 1_000_000)]
+    write_table1(write_results(tmp_path / "converged", [*longer, entry("200-200", "crn", 0, crn, 1_000_000)]))
+    assert f"After 1,000,000 steps, CRN is {words} LR with 200-200." in (tmp_path / "table1.md").read_text()
+
+
 def test_one_thread_is_said_of_the_minutes_only_if_the_longer_runs_had_one_too(tmp_path: Path) -> None:
     def with_threads(run: dict[str, Any], threads: int) -> dict[str, Any]:
         return {**run, "provenance": [{**PROVENANCE, "torch_threads": threads}]}
