@@ -54,11 +54,16 @@ class InTable(NamedTuple):
     row: Row
     runs: list[dict[str, Any]]
 
+    @property
+    def mean(self) -> float:
+        """Its bound, a mean over seeds."""
+        return float(self.row["test_nll_mean"])
+
     def problem(self, cell: Cell, says: dict[str, str]) -> str:
         """What the table, or the file with its description, says that the runs do not; empty if there is nothing."""
         mean = -statistics.fmean(run["result"]["test/elbo"] for run in self.runs) if self.runs else math.nan
-        if not abs(self.row["test_nll_mean"] - mean) <= 1e-6:
-            return f"the table says {self.row['test_nll_mean']:.3f}, expected {mean:.3f}, the mean of its runs"
+        if not abs(self.mean - mean) <= 1e-6:
+            return f"the table says {self.mean:.3f}, expected {mean:.3f}, the mean of its runs"
         if not any(published_weights.is_of(run, cell, says) for run in self.runs):
             return "the file is of none of the runs in runs.json, expected one of them; restore both with git"
         return ""
@@ -69,6 +74,7 @@ class Verdict(NamedTuple):
 
     cell: Cell
     problem: str
+    mark: str  # the problem in one word
     steps: int | None = None  # of training
     seed: str = ""
     recorded: float | None = None  # what the file says
@@ -119,7 +125,11 @@ def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
         print(f"evaluating {cell} ...", file=sys.stderr, flush=True)
         verdicts.append(_judge(cell, x, samples, data.checksum, table.get(cell)))
     absent = "there is no file {}, expected the weights of this cell of the table; restore it with git"
-    return verdicts + [Verdict(cell, absent.format(cell.path)) for cell in table if cell not in cells]
+    return verdicts + [
+        Verdict(cell, absent.format(cell.path), "missing", table=known.mean)
+        for cell, known in table.items()
+        if cell not in cells
+    ]
 
 
 def _tabulated(results: Path) -> dict[Cell, InTable]:
@@ -144,14 +154,15 @@ def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTa
         says = published_weights.read_description(cell)
         found = evaluate(cell.path, x, samples)
     except (ValueError, OSError) as error:
-        return Verdict(cell, str(error))
+        return Verdict(cell, str(error), "damaged", table=known.mean if known else None)
     numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
     problem = _problem(cell, says, *numbers, checksum)
     if known is None:
         in_no_table = "its cell is not in the table, expected only files of cells that are; delete it, or restore both"
-        return Verdict(cell, problem or in_no_table, int(says["steps"]), says["seed"], *numbers)
-    problem, table = problem or known.problem(cell, says), known.row["test_nll_mean"]
-    return Verdict(cell, problem, int(says["steps"]), says["seed"], *numbers, table)
+        return Verdict(cell, problem or in_no_table, "differs", int(says["steps"]), says["seed"], *numbers)
+    problem = problem or known.problem(cell, says)
+    mark = "differs" if problem else "holds"
+    return Verdict(cell, problem, mark, int(says["steps"]), says["seed"], *numbers, known.mean)
 
 
 def _problem(cell: Cell, says: dict[str, str], recorded: float, found: float, scale: float, checksum: str) -> str:
@@ -181,15 +192,14 @@ def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
     for verdict in verdicts:
         cell = verdict.cell
         published = paper.get(cell.architecture, {}).get(cell.estimator)
-        mark = "differs" if verdict.problem else "holds"
         steps = "" if verdict.steps is None else f"{verdict.steps:,}"
         numbers = [_shown(number) for number in (verdict.recorded, verdict.found)]
         numbers += [_shown(verdict.standard_error, 3), _shown(verdict.table), _shown(published)]
-        rows.append([cell.architecture, cell.estimator.upper(), mark, steps, verdict.seed, *numbers])
+        rows.append([cell.architecture, cell.estimator.upper(), verdict.mark, steps, verdict.seed, *numbers])
     head = [
         "SBN",
         "estimator",
-        "",
+        "verdict",
         "steps",
         "seed",
         "recorded",

@@ -1,4 +1,4 @@
-"""python -m lightning_modules.grid.trials [--jobs N] [--missing]: the trials behind the budgets' learning rate.
+"""python -m lightning_modules.grid.trials [--jobs N] [--missing]: trials of the learning rate and warm-up.
 
 First the warm-up, on SBN(200-200-200), whose second layer the first steps can switch off. Then short runs of
 SBN(200-200) with every peak rate and shape, for LR and for CRN; longer ones with every peak rate in the best shapes and
@@ -102,7 +102,7 @@ def full_trials(long: Sequence[dict[str, Any]]) -> Iterator[Trial]:
     common = best_common_recipe(long)
     for estimator, recipe in best_recipes(long).items():
         for each in dict.fromkeys([recipe, common]):
-            if each != BUDGET_RECIPE:
+            if each not in (BUDGET_RECIPE, None):
                 yield Trial(estimator, *each, BUDGETS[PUBLISHED_BUDGET])
 
 

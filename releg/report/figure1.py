@@ -156,12 +156,26 @@ def panel_notes(points: list[Point]) -> list[str]:
     counts = set(Counter(name for name, _ in runs).values())
     if counts and max(counts) > 1:
         most = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
-        lines += [f"{both} Means over {most} seeds; the bands reach from the lowest to the highest."]
+        widest = f"after half of the steps they are at most {_widest_band(points):.1f} nats wide"
+        lines += [f"{both} Means over {most} seeds; the bands reach from the lowest to the highest: {widest}."]
     if shared := at_shared_weights(points):
         apart = ": the narrow part, by layer, with standard errors" if len(_image_counts(shared)) > 1 else ""
         lines += [f"(b) Both at the weights of {run_words(shared)}: sampled total variance, {amount(shared)}{apart}."]
     clocks = "each run's training clock, slower if the machine had other work; `releg bench` times a step"
     return [*lines, f"({times}) Not in the paper: {clocks}."]
+
+
+def _widest_band(points: list[Point]) -> float:
+    """How far the seeds of an estimator are apart at most, in the second half of training."""
+    bounds = [point for point in points if point.quantity == "val_elbo"]
+    half = max(point.step for point in bounds) / 2
+    widths = [0.0]
+    for estimator in ESTIMATORS:
+        mine, _ = _by_length([point for point in bounds if point.trained_with == estimator])
+        for step in {point.step for point in mine if point.step >= half}:
+            here = [point.value for point in mine if point.step == step]
+            widths.append(max(here) - min(here))
+    return max(widths)
 
 
 def _image_counts(points: list[Point]) -> list[int]:
@@ -208,7 +222,7 @@ def _draw_on_most_images(axes: Axes, points: list[Point]) -> None:
             strip.errorbar([layer], [value], [error], fmt="none", ecolor=colour, elinewidth=0.8, zorder=2)
     layers = layers_of(points)
     strip.set_xlim(layers[0] - 0.7, layers[-1] + 0.7)
-    strip.set_xticks(layers, [str(layer) if layer in (layers[0], layers[-1]) else "" for layer in layers])
+    strip.set_xticks(layers, list(map(str, layers)), fontsize=5.5)
     strip.set_xlabel("layer")
     strip.set_title(f"{_short_steps(at.images)} images", fontsize=6.5)
     strip.tick_params(left=False, labelleft=False)

@@ -1,9 +1,8 @@
-"""recipe.md: the trials behind the learning rate and the warm-up of the budgets, by validation bound."""
+"""recipe.md: trials of learning rates and warm-ups, those of the budgets among them, by validation bound."""
 
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from releg.files import write_atomically
 from releg.naming.file_names import RECIPE_PAGE, RUNS, TRIALS
 from releg.naming.names import BUDGETS, CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, label_of
 from releg.report.artefacts import readable
+from releg.report.luck import by_luck, pooled_variance
 from releg.report.runs import Run, commits, read_manifest
 from releg.report.tables import table
 
@@ -40,9 +40,7 @@ standard deviation above 0.02. Layers are listed from x upwards.
 CELLS = """Runs of the published table, and the same runs without their warm-up:
 """
 
-LUCK = (
-    "*By luck*: twice the standard deviation of a difference between two seeds, from the seeds of the published runs."
-)
+LUCK = "twice the standard deviation of a difference between two seeds, from the published runs"
 
 SHAPES = f"""## Peak rate and shape
 
@@ -50,8 +48,8 @@ SBN({EXTENDED_ARCHITECTURE}), no warm-up. The rate falls from its peak to zero a
 line, as half a cosine wave, or in a straight line after half of the steps at the peak.
 
 The budgets `quick`, `standard` and `converged` have one recipe for both estimators: a straight line from 0.003, in the
-longer two with a warm-up. It was chosen before these trials. `quick` keeps the straight line, with which all 24
-estimators of the race were trained.
+longer two with a warm-up. It was chosen before these trials, which check it. `quick` keeps the straight line, with
+which all 24 estimators of the race were trained.
 """
 
 GAINS = """By how many nats the best other recipe ends below the straight line from 0.003, both without a warm-up:
@@ -114,14 +112,14 @@ def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
     return {name: _recipe(entry) for name, entry in best.items()}
 
 
-def best_common_recipe(entries: Sequence[Entry]) -> Recipe:
-    """The recipe with the best mean validation bound over the estimators, of those that all of them have tried."""
+def best_common_recipe(entries: Sequence[Entry]) -> Recipe | None:
+    """The recipe with the best mean validation bound over the estimators, if there is one that all have tried."""
     elbos: dict[Recipe, dict[str, float]] = {}
     for entry in entries:
         elbos.setdefault(_recipe(entry), {})[entry["estimator"]] = entry["val/elbo"]
     estimators = {entry["estimator"] for entry in entries}
     tried_by_all = {recipe: known for recipe, known in elbos.items() if known.keys() == estimators}
-    return max(tried_by_all, key=lambda recipe: statistics.fmean(tried_by_all[recipe].values()))
+    return max(tried_by_all, key=lambda recipe: statistics.fmean(tried_by_all[recipe].values()), default=None)
 
 
 def _net(entry: Entry) -> str:
@@ -143,12 +141,13 @@ def _page(trials: Sequence[Entry], published: Sequence[Entry]) -> str:
     if warmups:
         lines += [WARMUP, *_warmup_table(warmups), "", _warmup_choice(warmups), ""]
     if without:
-        lines += [CELLS, *_cells_table(without), "", _cost_of_warmup(without), ""]
+        lines += [CELLS, *_cells_table(without), "", _cost_of_warmup(without, _luck(published)), ""]
     by_length = _by_length(shapes)
     if by_length:
         lines += [SHAPES, *_against_the_budgets(by_length)]
     for steps, here in by_length.items():
         lines += [f"### {steps:,} steps", "", *_of_one_length(here), "", *_best_of_one_length(here)]
+        lines += _against_published(here, [entry for entry in published if entry["steps"] == steps], _luck(published))
     if bits:
         lines += [BITS, *_bits_table([entry for pair in bits for entry in pair]), ""]
     shown = [*warmups, *shapes, *(entry for pair in (*without, *bits) for entry in pair)]
@@ -205,36 +204,34 @@ def _pairs(trials: Sequence[Entry], published: Sequence[Entry], varied: str) -> 
 
 def _cells_table(pairs: Sequence[tuple[Entry, Entry]]) -> list[str]:
     """One row per cell of the published table."""
-    head = ["SBN", "estimator", "without", "with", "difference", "by luck"]
+    head = ["SBN", "estimator", "without", "with", "difference"]
     body = [
         [
             _net(published),
             label_of(published["estimator"]),
             *(f"{-entry['val/elbo']:.2f}" for entry in (without, published)),
             f"{without['val/elbo'] - published['val/elbo']:+.2f}",
-            "" if published["sd"] is None else f"{_by_luck(published):.2f}",
         ]
         for published, without in pairs
     ]
     return table(head, body, texts=2)
 
 
-def _by_luck(published: Entry) -> float:
-    """Twice the standard deviation of a difference between two seeds; zero if the cell has one run."""
-    return 2 * math.sqrt(2) * (published["sd"] or 0.0)
+def _luck(published: Sequence[Entry]) -> float:
+    """How far apart two runs that differ only in their seeds can be; zero if no cell has several seeds."""
+    return by_luck(pooled_variance(entry["sd"] for entry in published), 1, 1)
 
 
-def _cost_of_warmup(pairs: Sequence[tuple[Entry, Entry]]) -> str:
+def _cost_of_warmup(pairs: Sequence[tuple[Entry, Entry]], luck: float) -> str:
     """In how many cells it helps, what it costs in others, and where nothing can be said."""
-    lost = [(without["val/elbo"] - published["val/elbo"], _by_luck(published)) for published, without in pairs]
-    better = [each for each, luck in lost if each < -luck]
-    worse = [each for each, luck in lost if each > luck]
+    lost = [without["val/elbo"] - published["val/elbo"] for published, without in pairs]
+    better, worse = [each for each in lost if each < -luck], [each for each in lost if each > luck]
     unclear = len(lost) - len(better) - len(worse)
     words = [f"The warm-up lowers the bound of {len(better)} of these {len(lost)} cells"]
     words += [f"raises that of {len(worse)} by up to {max(worse):.2f} nats"] if worse else []
     words += [f"changes that of {unclear} by no more than luck"] if unclear else []
     sentence = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-    return f"{sentence}. {LUCK}" if any(luck for _, luck in lost) else f"{sentence}."
+    return f"{sentence} ({luck:.2f} nats: {LUCK})." if luck else f"{sentence}."
 
 
 def _bits_table(entries: Sequence[Entry]) -> list[str]:
@@ -299,11 +296,28 @@ def _of_one_length(entries: list[Entry]) -> list[str]:
 
 def _best_of_one_length(entries: list[Entry]) -> list[str]:
     """The best recipes in words."""
-    words = [
-        f"{rate:g}, {shape.replace('_', ' ')}, for {label_of(name)}"
-        for name, (rate, shape) in best_recipes(entries).items()
-    ]
+    best = {f"for {label_of(name)}": recipe for name, recipe in best_recipes(entries).items()}
+    if len(set(best.values())) > 1 and (common := best_common_recipe(entries)):
+        best["for both by their mean"] = common
+    words = [f"{_in_words(recipe)}, {whom}" for whom, recipe in best.items()]
     return [f"Best: {'; '.join(words)}.", ""]
+
+
+def _in_words(recipe: Recipe) -> str:
+    rate, shape = recipe
+    return f"{rate:g}, {shape.replace('_', ' ')}"
+
+
+def _against_published(entries: list[Entry], published: list[Entry], luck: float) -> list[str]:
+    """By how much the best recipe ends below the published run of the same net, which has a warm-up."""
+    words = []
+    for name, recipe in best_recipes(entries).items():
+        (best,) = (e["val/elbo"] for e in entries if (e["estimator"], _recipe(e)) == (name, recipe))
+        for run in published:
+            if (run["estimator"], _net(run)) == (name, EXTENDED_ARCHITECTURE) and run["warmup"]:
+                words.append(f"{best - run['val/elbo']:.2f} nats for {label_of(name)} ({-run['val/elbo']:.2f})")
+    less = f" Less than {luck:.2f} can be luck." if luck else ""
+    return [f"Below the published runs, which have a warm-up: {', '.join(words)}.{less}", ""] if words else []
 
 
 def _cell(elbo: float, best: float | None) -> str:

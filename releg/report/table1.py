@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
-from releg.naming.file_names import PAPER, RUNS, TABLE1, TEST_BITS
+from releg.naming.file_names import PAPER, RUNS, TABLE1
 from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
 from releg.report.artefacts import readable
+from releg.report.luck import by_luck, luck_words, variance_over_seeds
 from releg.report.runs import (
     Manifest,
     Row,
@@ -59,7 +58,7 @@ def _write(results: Path) -> str:
     """The files of one folder."""
     manifest = read_manifest(results)
     rows, longer = table_rows(manifest.runs, read_paper(results)), longer_rows(results)
-    text = as_markdown(rows, longer, manifest, luck(results, rows))
+    text = as_markdown(rows, longer, manifest, luck_words(results, rows))
     text += _unfinished_for_longer(results) + beside_published(rows, results)
     path = write_json(results / TABLE1, rows, indent=2)
     write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
@@ -99,7 +98,7 @@ def _best(row: Row) -> str:
 def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, chance: str = "") -> str:
     """The table, its budget, the paper's claim (the gap between the estimators), and what was trained for longer.
 
-    `luck` is what the test bits and the seeds have to do with it.
+    `chance` is what the test bits and the seeds have to do with it.
     """
     lines = [f"**Table 1.** {_legend([*rows, *longer], manifest)}", "", *([*_table(rows), ""] if rows else [])]
     lines += [
@@ -110,7 +109,7 @@ def as_markdown(rows: list[Row], longer: list[Row], manifest: Manifest, chance: 
     lines += _gaps(rows)
     lines += ["", chance] if chance else []
     if longer:
-        lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer), *_where_lr_ends(rows, longer)]
+        lines += ["", "Trained for longer:", "", *_table(longer), "", *_notes(longer), *_where_they_end(rows, longer)]
     return "\n".join(lines) + "\n"
 
 
@@ -125,26 +124,35 @@ def _unfinished_for_longer(results: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def _where_lr_ends(rows: list[Row], longer: list[Row]) -> list[str]:
-    """Which estimator ends lower: LR below CRN of the paper and of the table, and CRN below LR after as many steps."""
+def _where_they_end(rows: list[Row], longer: list[Row]) -> list[str]:
+    """Where LR, trained for longer, ends below CRN of the table or level with it; and CRN after as many steps as LR."""
+    variance = variance_over_seeds(rows)
     crn = {row["architecture"]: row for row in rows if row["estimator"] == "crn"}
-    pairs = [
-        (row, crn[row["architecture"]]) for row in longer if row["estimator"] == "lr" and row["architecture"] in crn
-    ]
-    lines = []
-    for words, kind in (("the paper's bound of CRN", "paper"), ("CRN in the table above", "test_nll_mean")):
-        known = [(lr, other[kind]) for lr, other in pairs if other[kind] is not None]
-        below = [lr["architecture"] for lr, theirs in known if lr["test_nll_mean"] < theirs]
-        lines += [f"LR is below {words} with {' and '.join(below)}."] if below else []
-    lines += [_ends_lower(steps, longer) for steps in sorted({row["steps"] for row in longer})]
+    nets: dict[str, list[str]] = {"below": [], "within luck of": []}
+    for lr in (row for row in longer if row["estimator"] == "lr" and row["architecture"] in crn):
+        difference, luck = _difference(lr, crn[lr["architecture"]], variance)
+        if difference <= luck:
+            nets["below" if difference < -luck else "within luck of"].append(lr["architecture"])
+    lines = [f"LR is {words} CRN in the table above with {' and '.join(here)}." for words, here in nets.items() if here]
+    lines += [_after(steps, longer, variance) for steps in sorted({row["steps"] for row in longer})]
     return ["", " ".join(filter(None, lines))] if any(lines) else []
 
 
-def _ends_lower(steps: int, longer: list[Row]) -> str:
-    """How far CRN ends below or above LR, both after this many steps; empty if no net has both."""
-    gaps = gap([row for row in longer if row["steps"] == steps], "test_nll_mean")
-    words = [f"{abs(each):.2f} nats {'below' if each > 0 else 'above'} LR with {net}" for net, each in gaps.items()]
+def _after(steps: int, longer: list[Row], variance: float) -> str:
+    """How far CRN is below or above LR, both after this many steps; empty if no net has both."""
+    known = {(row["architecture"], row["estimator"]): row for row in longer if row["steps"] == steps}
+    words = []
+    for net in (net for net, name in known if name == "crn" and (net, "lr") in known):
+        difference, luck = _difference(known[net, "crn"], known[net, "lr"], variance)
+        side = f"{abs(difference):.2f} nats {'below' if difference < 0 else 'above'} LR with {net}"
+        words.append(side if abs(difference) > luck else f"{side}, which can be luck")
     return f"After {steps:,} steps, CRN is {' and '.join(words)}." if words else ""
+
+
+def _difference(one: Row, other: Row, variance: float) -> tuple[float, float]:
+    """Of two bounds on the same bits, and how large it can be by luck."""
+    luck = by_luck(variance, len(one["seeds"]), len(other["seeds"]))
+    return one["test_nll_mean"] - other["test_nll_mean"], luck
 
 
 def _notes(rows: list[Row]) -> list[str]:
@@ -170,60 +178,6 @@ def longer_rows(results: Path) -> list[Row]:
             with readable(path, f"Table 1 of the budget {folder.name}", "restore it with git"):
                 rows += list(json.loads(path.read_bytes()))
     return rows
-
-
-def luck(results: Path, rows: list[Row]) -> str:
-    """How far apart bounds are by the luck of the test bits and of the seeds, and which differences are no more.
-
-    Empty if the bits were not measured for models of today.
-    """
-    if not (results / TEST_BITS).is_file():
-        return ""
-    command = "python -m lightning_modules.commands.other_test_bits"
-    with readable(results / TEST_BITS, f"what {command} writes", "run it again"):
-        cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
-        models = _bounds_of_best_runs(results)
-        cells = [cell for cell in cells if cell["frozen"] in models]
-        spreads, shifts = spread_over_bits(cells)
-    if not cells:
-        return ""
-    which = "the published models" if len(cells) == len(models) else f"{len(cells)} of the {len(models)} models"
-    return (
-        f"The test bits were drawn once, and the paper's are not published. On {len(cells[0]['bounds'])} other draws, "
-        f"the bounds of {which} have a standard deviation of {min(spreads):.2f} to {max(spreads):.2f} "
-        f"nats, and their means differ from the bounds on ours by {min(shifts):+.2f} to {max(shifts):+.2f}. "
-        f"{_no_more_than_luck(rows, max(spreads))} Models are compared on the same bits."
-    )
-
-
-def _no_more_than_luck(rows: list[Row], spread: float) -> str:
-    """The difference to one run of the paper, on bits of its own, that is two standard errors; and who is within it."""
-    deviations = [row["test_nll_sd"] for row in rows if row["test_nll_sd"] is not None]
-    seeds = statistics.fmean(sd**2 for sd in deviations) if deviations else 0.0  # variance of one run
-    fewest = min((len(row["seeds"]) for row in rows), default=1)
-    apart = math.ceil(10 * 2 * math.sqrt(2 * spread**2 + seeds * (1 + 1 / fewest))) / 10
-    over = f"Seeds move them by {math.sqrt(seeds):.2f} (standard deviation over the seeds of a cell). " if seeds else ""
-    within = [row for row in rows if row["difference"] is not None and abs(row["difference"]) < apart]
-    names = " and ".join(f"{label_of(row['estimator'])} with {row['architecture']}" for row in within)
-    who = f": here, those of {names}" if within else ""
-    return f"{over}So a difference to the paper of less than {apart:.1f} nats can be luck{who}."
-
-
-def _bounds_of_best_runs(results: Path) -> set[float]:
-    """The test bounds of the runs with the best validation bound of each cell, here and of longer budgets."""
-    best: dict[tuple[Path, str, str], Run] = {}
-    for folder in (results, *longer_folders(results)):
-        for run in read_manifest(folder).runs if (folder / RUNS).is_file() else []:
-            other = best.setdefault((folder, run.net, run.estimator), run)
-            if run.result["val/elbo"] > other.result["val/elbo"]:
-                best[folder, run.net, run.estimator] = run
-    return {-run.result["test/elbo"] for run in best.values()}
-
-
-def spread_over_bits(cells: list[Row]) -> tuple[list[float], list[float]]:
-    """Of each model: the standard deviation over draws of the test bits, and their mean minus the bound on ours."""
-    spreads = [statistics.stdev(cell["bounds"]) for cell in cells]
-    return spreads, [statistics.fmean(cell["bounds"]) - cell["frozen"] for cell in cells]
 
 
 def beside_published(rows: list[Row], results: Path) -> str:

@@ -48,7 +48,7 @@ that should be on in one of 10¹⁵ samples is on in one of 10⁷, and LR's vari
   the other units.
 
 Sampled and exact values have the same expectation, but they part once units saturate. A unit with a mean m close to 0
-is on in one of 1/m samples, and in that sample its LR estimate is 1/m times the signal. So most of the variance comes
+is on in a fraction m of the samples, and there its LR estimate is 1/m times the signal. So most of the variance comes
 from events that nearly every set of samples misses: the sampled value is usually far too low, and rises as samples are
 added. CRN has no such events: it averages over both states of the unit.
 """
@@ -70,7 +70,8 @@ def write_variance(results: Path) -> list[Path]:
     lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, "total", "total")]
     lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, "exact_within", "within")]
     lines += _of_each_seed(every, points[0].trained_with)
-    lines += ["", f"{budget_sentence(chosen)} The paper's text gives ratios between {low} and {high}."]
+    paper = f"The paper's text gives ratios between {low} and {high}, and does not state the precision of its noise."
+    lines += ["", f"{budget_sentence(chosen)} {paper}"]
     path = measurement_file(results, points[0].trained_with)
     if measured_run(chosen, path) is not None:
         lines += _how_measured(path, at)

@@ -43,8 +43,8 @@ REPORTS = (
     Report(
         write_recipe,
         {
-            "recipe.md": "the trials behind the budgets' warm-up and learning rate. From `recipe/trials.json`, which "
-            "`python -m lightning_modules.grid.trials` writes"
+            "recipe.md": "trials of the budgets' warm-up and learning rate, and of others. From `recipe/trials.json`, "
+            "which `python -m lightning_modules.grid.trials` writes"
         },
     ),
     Report(

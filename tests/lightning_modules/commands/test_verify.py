@@ -168,21 +168,22 @@ def another_cells_file(entry: dict[str, Any], results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "cell", "problem"),
+    ("spoil", "estimator", "mark", "problem"),
     [
-        (changed_byte, "SBN(3-4) crn", "is damaged"),
-        (changed_bound, "SBN(3-4) crn", "standard errors apart"),
-        (other_data, "SBN(3-4) crn", "trained on data with SHA-256 1234, expected"),
-        (no_file, "SBN(3-4) crn", "there is no file"),
-        (another_table, "SBN(3-4) crn", "the table says 98.000, expected "),
-        (table_of_another_run, "SBN(3-4) crn", "the file is of none of the runs in runs.json"),
-        (no_description, "SBN(3-4) crn", "does not say its estimator, test/elbo, "),
-        (another_cells_file, "SBN(3-4) lr", "the file is of SBN(3-4) crn, expected what its name says"),
+        (changed_byte, "crn", "damaged", "is damaged"),
+        (changed_bound, "crn", "differs", "standard errors apart"),
+        (other_data, "crn", "differs", "trained on data with SHA-256 1234, expected"),
+        (no_file, "crn", "missing", "there is no file"),
+        (another_table, "crn", "differs", "the table says 98.000, expected "),
+        (table_of_another_run, "crn", "differs", "the file is of none of the runs in runs.json"),
+        (no_description, "crn", "damaged", "does not say its estimator, test/elbo, "),
+        (another_cells_file, "lr", "differs", "the file is of SBN(3-4) crn, expected what its name says"),
     ],
 )
 def test_what_does_not_hold_is_named_and_the_command_fails(
     spoil: Callable[[dict[str, Any], Path], None],
-    cell: str,
+    estimator: str,
+    mark: str,
     problem: str,
     results: Path,
     entry: dict[str, Any],
@@ -190,9 +191,24 @@ def test_what_does_not_hold_is_named_and_the_command_fails(
 ) -> None:
     spoil(entry, results)
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 1
-    error = capsys.readouterr().err
-    assert cell in error
-    assert problem in error
+    shown = capsys.readouterr()
+    (sentence,) = (line for line in shown.err.splitlines() if f"SBN(3-4) {estimator}: " in line)
+    assert problem in sentence
+    assert f"| 3-4 | {estimator.upper()} | {mark} |" in shown.out
+
+
+@pytest.mark.parametrize("spoil", [changed_byte, no_file])
+def test_the_table_s_bound_is_shown_although_the_file_cannot_be_read(
+    spoil: Callable[[dict[str, Any], Path], None],
+    results: Path,
+    entry: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoil(entry, results)
+    tabulate(results, entry)
+    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 1
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| 3-4 | CRN |"))
+    assert f"| {-entry['result']['test/elbo']:.2f} |" in row
 
 
 @pytest.mark.parametrize("folder", ["", "converged"])

@@ -241,12 +241,23 @@ def test_variances_are_compared_at_the_weights_of_one_run(tmp_path: Path, measur
     points = all_points(results)
     assert {(point.trained_with, point.seed) for point in at_shared_weights(points)} == {("lr", shown)}
     note = panel_notes(points)
-    assert note[0] == "(a), (c) Means over 2 seeds; the bands reach from the lowest to the highest."
+    assert note[0].startswith("(a), (c) Means over 2 seeds; the bands reach from the lowest to the highest: ")
     fewer = [point for point in points if (point.trained_with, point.seed) != ("crn", 1)]
     assert panel_notes(fewer)[0].startswith("(a), (c) Means over up to 2 seeds; ")
     assert note[1].startswith(f"(b) Both at the weights of the LR run with seed {shown}: ")
     write_figure1(results)
     assert f"at the weights of the LR run with seed {shown},\n" in write_variance(results)[0].read_text()
+
+
+def test_the_note_says_how_wide_the_bands_are_after_half_of_the_steps(tmp_path: Path) -> None:
+    points = [point for point in all_points(results_with_curves(tmp_path, seeds=2)) if point.quantity == "val_elbo"]
+    half = max(point.step for point in points) / 2
+    flat = [point._replace(value=-100.0) for point in points]
+    late = next(point for point in flat if point.step >= half)
+    early = next(point for point in flat if point.step < half)
+    apart = [late._replace(value=-97.5), early._replace(value=-50.0), *(p for p in flat if p not in (late, early))]
+    assert "after half of the steps they are at most 0.0 nats wide." in panel_notes(flat)[0]
+    assert "after half of the steps they are at most 2.5 nats wide." in panel_notes(apart)[0]
 
 
 def test_the_page_has_the_ratios_of_each_seed_where_all_were_measured(tmp_path: Path) -> None:

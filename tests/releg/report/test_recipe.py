@@ -58,7 +58,7 @@ def test_the_page_has_a_table_per_length_with_the_best_bounds_in_bold(tmp_path: 
     assert "| 0.001 | linear | 120.00 | **108.25** |" in short
     assert "| 0.003 | cosine | **118.00** | 109.00 |" in short
     assert "| 0.003 | linear |  | **102.00** |" in long
-    assert "Best: 0.003, cosine, for LR; 0.001, linear, for CRN." in short
+    assert "Best: 0.003, cosine, for LR; 0.001, linear, for CRN; 0.003, cosine, for both by their mean." in short
     assert "Best: 0.003, linear, for CRN." in long
     assert "c0ffee" in text
 
@@ -136,7 +136,7 @@ def test_cells_of_the_published_table_stand_beside_the_same_runs_without_a_warm_
     other = without | {"estimator": "lr"}  # without its like
     (path,) = write_recipe(write(results, json.dumps([without, other, *ENTRIES])))
     warmup, shapes = path.read_text().split("## Peak rate and shape")
-    assert "| 200-200-200 | CRN | 96.50 | 94.00 | -2.50 |  |" in warmup
+    assert "| 200-200-200 | CRN | 96.50 | 94.00 | -2.50 |\n" in warmup
     assert "The warm-up lowers the bound of 1 of these 1 cells." in warmup
     assert warmup.count("| 200-200-200 |") == 1
     assert "96.50" not in shapes
@@ -160,9 +160,27 @@ def test_a_difference_that_seeds_make_too_is_said_to_be_luck(tmp_path: Path) -> 
         cell["config"]["seed_everything"] = seed
     without = entry("crn", 0.003, "cosine", 98.25, 200_000) | {"architecture": "200-200", "warmup": 0}
     (path,) = write_recipe(write(synthetic.write_results(tmp_path, cells), json.dumps([without, *ENTRIES])))
-    assert "| 200-200 | CRN | 98.25 | 98.00 | -0.25 | 0.28 |" in path.read_text()  # 2 sqrt(2) 0.1
-    unclear = "lowers the bound of 0 of these 1 cells and changes that of 1 by no more than luck. *By luck*: twice"
-    assert unclear in path.read_text()
+    assert "| 200-200 | CRN | 98.25 | 98.00 | -0.25 |\n" in path.read_text()
+    unclear = "lowers the bound of 0 of these 1 cells and changes that of 1 by no more than luck (0.28 nats: twice"
+    assert unclear in path.read_text()  # 2 sqrt(2) 0.1
+
+
+def test_the_best_recipe_is_compared_with_the_published_run_which_has_a_warm_up(tmp_path: Path) -> None:
+    cells = [published_run(98.0 + 0.1 * seed, 20, steps=200) for seed in range(3)]
+    for seed, cell in enumerate(cells):
+        cell["config"]["seed_everything"] = seed
+    longest = [entry("crn", 0.003, "cosine", 97.75, 200)]
+    (path,) = write_recipe(write(synthetic.write_results(tmp_path, cells), json.dumps([*ENTRIES, *longest])))
+    words = "Below the published runs, which have a warm-up: 0.25 nats for CRN (98.00). Less than 0.28 can be luck."
+    assert words in path.read_text().split("### 200 steps")[1]
+
+
+def test_the_best_recipe_for_both_is_named_where_their_own_differ(tmp_path: Path) -> None:
+    (path,) = write_recipe(write(tmp_path, json.dumps([*ENTRIES, entry("lr", 0.003, "linear", 119.0)])))
+    both = [entry("lr", 0.01, "linear", 118.5), entry("crn", 0.01, "linear", 108.4)]
+    assert "0.001, linear, for CRN; 0.003, cosine, for both by their mean." in path.read_text()
+    (path,) = write_recipe(write(tmp_path / "more", json.dumps([*ENTRIES, *both])))
+    assert "0.001, linear, for CRN; 0.01, linear, for both by their mean." in path.read_text()
 
 
 def test_a_published_run_without_provenance_keeps_no_page_from_being_written(tmp_path: Path) -> None:
