@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
+from pathlib import Path
 
 import torch
 from jsonargparse import ArgumentError
@@ -23,6 +24,7 @@ from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, Optio
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended
 from lightning_modules.run.settings import Settings, build
 from releg.naming.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
+from releg.report.runs import read_manifest
 
 OnEnd = Callable[[Mapping[GridRun, str]], object]  # called after a run has ended, with what went wrong so far
 
@@ -57,10 +59,17 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
     if jobs is not None:
         measure_variance(options.results, jobs)
         books.write(problems)
-    print(f"written to {options.results}", file=sys.stderr)
+    print(f"written to {options.results}{_trained_elsewhere(options.results)}", file=sys.stderr)
     for run, problem in problems.items():
         print(f"reproduce.sh: {run} failed: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _trained_elsewhere(results: Path) -> str:
+    """How many runs of the table this folder only records: without it, they could be taken for the user's own."""
+    runs = read_manifest(results).runs
+    elsewhere = sum(not run.is_here for run in runs)
+    return f"; {elsewhere} of the table's {len(runs)} runs were trained elsewhere" if elsewhere else ""
 
 
 def _read(runs: Sequence[GridRun]) -> dict[GridRun, Settings]:

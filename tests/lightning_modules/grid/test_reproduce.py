@@ -62,6 +62,21 @@ def test_a_net_that_the_paper_lacks_has_a_row_once_it_is_trained(
     assert not (tmp_path / "weights").exists()
 
 
+def test_runs_that_were_trained_elsewhere_are_not_taken_for_the_users_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--budget", "smoke", "--results", str(tmp_path), "--report"]
+    shutil.copy(RESULTS / PAPER, tmp_path)
+    cells = plan(budget_file("smoke"), 1, tmp_path)[:3]
+    for run in cells:
+        leave_finished(status_of(run))
+    for elsewhere, told in ((0, f"written to {tmp_path}\n"), (2, "; 2 of the table's 3 runs were trained elsewhere\n")):
+        for run in cells[:elsewhere]:
+            shutil.rmtree(status_of(run).folder)
+        assert reproduce.reproduce(parse_options(words), 0, "reproduce.sh", time.monotonic()) == 0
+        assert capsys.readouterr().err.endswith(told)
+
+
 @pytest.mark.parametrize(
     ("kinds", "words"),
     [
