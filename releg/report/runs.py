@@ -214,7 +214,7 @@ def budget_sentence(runs: list[Run]) -> str:
     if not steps:
         return "No run is finished yet."
     what = " and ".join(f"{run_steps:,}" for run_steps in steps)
-    names = " and ".join(filter(None, map(budget_name, steps)))
+    names = _budget_names(runs)
     budget = f"Budget {names}: {what} steps per run" if names else f"{what} steps per run"
     budget += f", {recipes(runs)}"
     if steps[0] >= AUTHORS_STEPS:
@@ -222,6 +222,11 @@ def budget_sentence(runs: list[Run]) -> str:
     if steps[0] >= BUDGETS[PUBLISHED_BUDGET] and all(run.schedule != CONSTANT_RATE for run in runs):
         return f"{budget}."  # as long as the published runs, whose bounds show what has converged
     return f"{budget}; not converged: the authors' later code trains for {AUTHORS_STEPS:,} steps."
+
+
+def _budget_names(runs: list[Run]) -> str:
+    """Empty if no budget has as many steps."""
+    return " and ".join(filter(None, map(budget_name, sorted({run.steps for run in runs}))))
 
 
 def recipes(runs: list[Run]) -> str:
@@ -263,7 +268,9 @@ def unfinished_lines(manifest: Manifest) -> list[str]:
         ]
         for run in manifest.unfinished
     ]
-    title = f"Not finished, {recipes(manifest.unfinished)}; the best bound on the validation images so far:"
+    names = _budget_names(manifest.unfinished)
+    state = f"Budget {names}, not finished" if names else "Not finished"
+    title = f"{state}: {recipes(manifest.unfinished)}. The best bound on the validation images so far:"
     return ["", title, "", *table(head, body, texts=2)]
 
 

@@ -328,6 +328,20 @@ def test_the_table_says_which_estimator_ends_lower_after_as_many_steps(tmp_path:
     assert f"After 1,000,000 steps, CRN is {words}\n" in (tmp_path / "table1.md").read_text()
 
 
+def test_runs_that_are_not_finished_are_told_with_their_budget_and_how_far_they_are(tmp_path: Path) -> None:
+    run = entry("32-64-128-256", "crn", 0, 97.5, 2_000_000)
+    result = {name: run["result"][name] for name in ("best_step", "training_seconds", "val/elbo")} | {"steps": 40_000}
+    results = write_results(tmp_path, [])
+    content = json.loads((results / "runs.json").read_text())
+    for steps, title in ((2_000_000, "Budget paper, not finished"), (1_234, "Not finished")):
+        config = run["config"] | {"trainer.max_steps": steps, "model.optimizer.init_args.lr": 0.001}
+        unfinished = [run | {"result": result, "config": config}]
+        (results / "runs.json").write_text(json.dumps(content | {"unfinished": unfinished}))
+        text = write_table1(results)
+        assert f"\n{title}: RMSprop at 0.001, constant. The best bound on the validation images so far:\n" in text
+        assert f"| 32-64-128-256 | CRN | 0 | 40,000 | {steps:,} | 97.50 | 1.5 |" in text
+
+
 def test_one_thread_is_said_of_the_minutes_only_if_the_longer_runs_had_one_too(tmp_path: Path) -> None:
     def with_threads(run: dict[str, Any], threads: int) -> dict[str, Any]:
         return {**run, "provenance": [{**PROVENANCE, "torch_threads": threads}]}
