@@ -53,7 +53,7 @@ KLOCKWOOD = "https://glennklockwood.com/garden/processors/A100"
 FPSBENCH = "https://fpsbench.com/compare/gpu/nvidia-geforce-rtx-3060-8-gb-vs-nvidia-geforce-rtx-4060-mobile"
 DATA_CHECK = "https://data-check.eu/en/nvidia-geforce-rtx-4060-laptop-gpu/"
 A100_SOURCES = (
-    f"108 multiprocessors of 64 float32 lanes, at most 1.41 GHz ([NVIDIA's figures]({FUDZILLA}));",
+    f"108 multiprocessors of 64 float32 lanes, at most 1.41 GHz ([NVIDIA's figures, as reported]({FUDZILLA}));",
     f"1,555 GB/s with 40 GB of memory, 2,039 GB/s with 80 GB ([from its data sheet]({KLOCKWOOD})).",
 )
 RTX_SOURCES = (
