@@ -12,6 +12,7 @@ from releg.naming.file_names import RUNS, TEST_BITS
 from releg.naming.names import label_of
 from releg.report.artefacts import readable
 from releg.report.runs import Row, Run, longer_folders, read_manifest
+from releg.report.tables import listed
 
 STANDARD_ERRORS = 2.0  # a difference up to this many can be luck
 
@@ -64,7 +65,7 @@ def _no_more_than_luck(rows: list[Row], spread: float) -> str:
     apart = math.ceil(10 * math.hypot(by_luck(variance, fewest, 1), by_luck(spread**2, 1, 1))) / 10
     moved = f"Seeds move them by {math.sqrt(variance):.2f} (standard deviation over the seeds of a cell). "
     within = [row for row in rows if row["difference"] is not None and abs(row["difference"]) < apart]
-    names = " and ".join(f"{label_of(row['estimator'])} with {row['architecture']}" for row in within)
+    names = listed([f"{label_of(row['estimator'])} with {row['architecture']}" for row in within])
     who = f": here, those of {names}" if within else ""
     return f"{moved if variance else ''}So a difference to the paper of less than {apart:.1f} nats can be luck{who}."
 

@@ -14,7 +14,7 @@ from releg.naming.names import BUDGETS, CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCH
 from releg.report.artefacts import readable
 from releg.report.luck import by_luck, pooled_variance
 from releg.report.runs import Run, commits, read_manifest
-from releg.report.tables import table
+from releg.report.tables import listed, table
 
 Entry = dict[str, Any]
 Recipe = tuple[float, str]  # peak rate and shape
@@ -230,7 +230,7 @@ def _cost_of_warmup(pairs: Sequence[tuple[Entry, Entry]], luck: float) -> str:
     words = [f"The warm-up lowers the bound of {len(better)} of these {len(lost)} cells"]
     words += [f"raises that of {len(worse)} by up to {max(worse):.2f} nats"] if worse else []
     words += [f"changes that of {unclear} by no more than luck"] if unclear else []
-    sentence = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    sentence = listed(words)
     return f"{sentence} ({luck:.2f} nats: {LUCK})." if luck else f"{sentence}."
 
 

@@ -22,7 +22,7 @@ from releg.report.runs import (
     read_manifest,
     unfinished_lines,
 )
-from releg.report.tables import as_csv, plus_minus, table
+from releg.report.tables import as_csv, listed, plus_minus, table
 
 Paper = dict[str, dict[str, float]]
 PLUS_MINUS = r"$\pm$"  # in LaTeX
@@ -133,7 +133,7 @@ def _where_they_end(rows: list[Row], longer: list[Row]) -> list[str]:
         difference, luck = _difference(lr, crn[lr["architecture"]], variance)
         if difference <= luck:
             nets["below" if difference < -luck else "within luck of"].append(lr["architecture"])
-    lines = [f"LR is {words} CRN in the table above with {' and '.join(here)}." for words, here in nets.items() if here]
+    lines = [f"LR is {words} CRN in the table above with {listed(here)}." for words, here in nets.items() if here]
     lines += [_after(steps, longer, variance) for steps in sorted({row["steps"] for row in longer})]
     return ["", " ".join(filter(None, lines))] if any(lines) else []
 
@@ -146,7 +146,7 @@ def _after(steps: int, longer: list[Row], variance: float) -> str:
         difference, luck = _difference(known[net, "crn"], known[net, "lr"], variance)
         side = f"{abs(difference):.2f} nats {'below' if difference < 0 else 'above'} LR with {net}"
         words.append(side if abs(difference) > luck else f"{side}, which can be luck")
-    return f"After {steps:,} steps, CRN is {' and '.join(words)}." if words else ""
+    return f"After {steps:,} steps, CRN is {listed(words)}." if words else ""
 
 
 def _difference(one: Row, other: Row, variance: float) -> tuple[float, float]:

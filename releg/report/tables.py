@@ -55,3 +55,8 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """The rows of a JSON file as CSV; lists become words separated by spaces, None an empty cell."""
     cells = ([" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows)
     return csv_text(list(rows[0]), cells) if rows else ""
+
+
+def listed(words: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
