@@ -145,6 +145,11 @@ def test_the_readme_says_what_longer_training_led_to() -> None:
     assert all(ahead[net] < luck for net in level)
     assert f"It is then level with CRN after 200,000 with {listed(level)}." in FLAT
     assert f"Each cell of the table has {_seeds(seeds)}, each longer run {_seeds(longer)}." in FLAT
+    ((net, ends),) = gap(longer_rows(RESULTS), "test_nll_mean").items()
+    assert ends > by_luck(variance_over_seeds(table), longer, longer)
+    paper = gap(table, "paper")[net]
+    words = f"after 1,000,000 steps it is {ends:.2f} nats below LR with SBN({net}), where the paper has {paper:.2f}."
+    assert f"CRN also ends lower, where it was trained for as long: {words}" in FLAT
 
 
 def _seeds(count: int) -> str:
