@@ -61,10 +61,7 @@ def write_readme(results: Path) -> Path:
     if (results / WEIGHTS).is_dir():
         lines += [f"| `{WEIGHTS}/` | the best model of each cell of Table 1; `releg verify` computes its bound again |"]
     longer = [budget for budget in LONGEST_BUDGETS if (results / budget / TABLE1).is_file()]
-    lines += [
-        f"| `{name}/` | table, figure and weights of cells that were trained for {BUDGETS[name]:,} steps |"
-        for name in longer
-    ]
+    lines += [f"| `{name}/` | {_of_longer_runs(results / name)} |" for name in longer]
     if (results / DEFAULT_BUDGET / TABLE1).is_file():
         what = f"table, figure, variances and race of the budget {DEFAULT_BUDGET}, {BUDGETS[DEFAULT_BUDGET]:,} steps"
         lines += [f"| `{DEFAULT_BUDGET}/` | {what} |"]
@@ -73,6 +70,14 @@ def write_readme(results: Path) -> Path:
         if (results / manifest).is_file():
             lines += ["", f"## {title}", "", *_how(read_manifest(results, manifest))]
     return write_atomically(results / "README.md", "\n".join(lines) + "\n")
+
+
+def _of_longer_runs(folder: Path) -> str:
+    """What the folder of a longer budget has."""
+    steps = f"{BUDGETS[folder.name]:,} steps"
+    if read_manifest(folder).runs:
+        return f"table, figure and weights of cells that were trained for {steps}"
+    return f"table and figure of runs of {steps} that are not finished"
 
 
 def _how(manifest: Manifest) -> list[str]:

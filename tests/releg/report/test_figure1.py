@@ -31,7 +31,6 @@ from releg.report.figure1_data import (
     measurement_file,
     number,
 )
-from releg.report.readme import write_readme
 from releg.report.runs import digest_of_run, read_manifest
 from releg.report.variance import against_paper, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results
@@ -465,11 +464,3 @@ def test_the_readme_says_how_the_files_were_made(results: Path) -> None:
         assert part in text
     files = [path.name for path in results.iterdir() if path.name not in ("runs", "README.md")]
     assert all(Path(name).stem in text for name in files)
-
-
-def test_the_page_names_the_runs_that_had_uncommitted_changes(tmp_path: Path) -> None:
-    runs = [entry("200-200", "lr", seed, 112.0) for seed in range(2)]
-    changed = {**runs[1]["provenance"][0], "uncommitted_changes": True}
-    write_results(tmp_path, [runs[0], {**runs[1], "provenance": [*runs[1]["provenance"], changed]}])
-    words = "| commit | c0ffee; c0ffee with uncommitted changes (200-200 LR seed 1) |"
-    assert words in write_readme(tmp_path).read_text()
