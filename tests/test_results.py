@@ -152,6 +152,16 @@ def test_the_readme_says_what_longer_training_led_to() -> None:
     assert f"CRN also ends lower, where it was trained for as long: {words}" in FLAT
 
 
+@pytest.mark.usefixtures("as_committed")
+def test_the_readme_says_how_far_the_papers_protocol_has_come() -> None:
+    manifest = read_manifest(RESULTS / "paper")
+    assert manifest.runs == []
+    assert {run.net for run in manifest.unfinished} == {"32-64-128-256"}
+    done = {run.estimator: run.result for run in manifest.unfinished}
+    lr, crn = (f"{-done[name]['val/elbo']:.2f} for {name.upper()} after {done[name]['steps']:,}" for name in done)
+    assert f"the validation bounds are {lr} steps and {crn} (" in FLAT
+
+
 def _seeds(count: int) -> str:
     return "one seed" if count == 1 else f"{NUMBERS[count]} seeds"
 
