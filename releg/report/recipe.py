@@ -311,8 +311,8 @@ def _in_words(recipe: Recipe) -> str:
 def _against_published(entries: list[Entry], published: list[Entry], luck: float) -> list[str]:
     """By how much the best recipe ends below the published run of the same net, which has a warm-up."""
     words = []
-    for name, recipe in best_recipes(entries).items():
-        (best,) = (e["val/elbo"] for e in entries if (e["estimator"], _recipe(e)) == (name, recipe))
+    for name in best_recipes(entries):
+        best = max(entry["val/elbo"] for entry in entries if entry["estimator"] == name)
         for run in published:
             if (run["estimator"], _net(run)) == (name, EXTENDED_ARCHITECTURE) and run["warmup"]:
                 words.append(f"{best - run['val/elbo']:.2f} nats for {label_of(name)} ({-run['val/elbo']:.2f})")
