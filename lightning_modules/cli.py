@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from lightning_modules.startup import find_own_modules, loading, not_from_here
+from lightning_modules.command_line.startup import find_own_modules, loading, not_from_here
 
 COMMANDS = {
     "fit": "train; the same command again continues an interrupted run",
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join([USAGE, *(f"  {name:<10} {text}" for name, text in (COMMANDS | OWN_COMMANDS).items())]))
         return 0 if arguments else 2
     with loading("releg"):
-        from lightning_modules.console import answered, complain, quieten
+        from lightning_modules.command_line.console import answered, complain, quieten
         from lightning_modules.run import ranks
 
         if command not in COMMANDS | OWN_COMMANDS:
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _load(command: str, arguments: list[str]) -> Callable[[], int]:
     """The command, ready to run."""
     if command in OWN_COMMANDS:
-        own = import_module(f"lightning_modules.commands.{command}")
+        own = import_module(f"lightning_modules.command_line.{command}")
         return lambda: own.main(arguments)
     life = import_module("lightning_modules.run.life")
     return lambda: life.run(command, arguments)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytorch_lightning as pl
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import say, showing
+from lightning_modules.command_line.console import say, showing
 from lightning_modules.run.csv_files import read_variances, replace_variances
 from lightning_modules.run.ranks import others_wait
 from lightning_modules.run.step_overhead import RunCallback
@@ -20,7 +20,7 @@ from releg.estimators.base import Estimator
 from releg.measure.collected import GradientVariances
 from releg.measure.fitting import have_same_settings, prepare
 from releg.measure.variance import measure
-from releg.naming.file_names import VARIANCES
+from releg.records.file_names import VARIANCES
 
 
 class GradientVariance(RunCallback):

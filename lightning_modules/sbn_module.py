@@ -17,9 +17,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
+from lightning_modules.command_line.untrusted_configs import only_shipped_classes
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
-from lightning_modules.untrusted_configs import only_shipped_classes
 from releg import bounds
 from releg.estimators.base import Estimator, check_finite, repeated
 from releg.gradients import Twin, loss_in_closed_form

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from lightning_modules.console import say
+from lightning_modules.command_line.console import say
 
 
 class DecayToZero(LRScheduler):

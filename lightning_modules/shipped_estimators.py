@@ -10,11 +10,11 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from lightning_modules import CONFIGS
-from lightning_modules.error_sentences import one_sentence
-from lightning_modules.untrusted_configs import read_yaml
+from lightning_modules.command_line.error_sentences import one_sentence
+from lightning_modules.command_line.untrusted_configs import read_yaml
 from releg import estimators
 from releg.estimators.base import Estimator
-from releg.naming.names import snake_case
+from releg.records.names import snake_case
 
 ESTIMATOR_CONFIGS = CONFIGS / "estimator"
 

@@ -1,7 +1,7 @@
 """Imports point one way. Read from the source, not run.
 
 bernoulli <- compiled, sbn <- kernels, estimators <- exact, measure <- lightning_modules, where data <- sbn_module
-<- run <- bench, grid, commands <- cli. Reports read only files.
+<- run <- bench, grid <- studies, commands <- cli. Reports read only files.
 """
 
 import ast
@@ -71,8 +71,12 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 DATA_SETS = rooms("binarized_mnist", "binarized_fashion_mnist")
 DATA = (*DATA_SETS, *rooms("binary_images", "data_parts"))
-AROUND_RUNS = ("run", "bench", "grid", "commands")
-BEFORE_LOADING = rooms("startup", "error_sentences", "grid.options", "grid.process", "run.lock", "run.parent")
+COMMANDS = rooms(*(f"command_line.{name}" for name in ("bench", "compare", "variance", "verify", "options")))
+AROUND_RUNS = (*rooms("run", "bench", "grid", "studies"), *COMMANDS)
+BEFORE_LOADING = rooms(
+    *("command_line.startup", "command_line.error_sentences"),
+    *("grid.options", "grid.process", "run.lock", "run.parent"),
+)
 HEAVY = ("torch", "torchvision", "numpy", "numba", "jsonargparse", *LIGHTNING[:3])
 
 
@@ -129,16 +133,16 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "kernels know no estimator": Rule(("releg.kernels",), ("releg.estimators", "releg.exact", "releg.measure")),
     "estimators know no measurement": Rule(("releg.estimators",), ("releg.exact", "releg.measure")),
     "estimators never import each other": estimators_never_import_each_other,
-    "reports read only files": Rule(("releg.report",), ("releg",), ("releg.report", "releg.naming", *PLAIN)),
-    "names stand alone": Rule(("releg.naming",), ("releg", "lightning_modules"), ("releg.naming",)),
+    "reports read only files": Rule(("releg.report",), ("releg",), ("releg.report", "releg.records", *PLAIN)),
+    "names stand alone": Rule(("releg.records",), ("releg", "lightning_modules"), ("releg.records",)),
     "Algorithm 1 knows no belief net": Rule(("releg.discrete",), ("releg.sbn", "releg.estimators")),
-    "data know no run": Rule(DATA, rooms("sbn_module", "training_step", *AROUND_RUNS)),
+    "data know no run": Rule(DATA, (*rooms("sbn_module", "training_step"), *AROUND_RUNS)),
     "what data sets share knows none of them": Rule(rooms("data_parts", "binary_images"), DATA_SETS),
     "training knows no concrete data set": Rule(rooms("sbn_module", "gradient_variance", "grid"), DATA_SETS),
-    "the module is trained by others": Rule(rooms("sbn_module"), rooms(*AROUND_RUNS), rooms("run.ranks")),
-    "a run knows neither grid nor commands": Rule(rooms("run"), rooms("bench", "grid", "commands")),
-    "bench knows neither grid nor commands": Rule(rooms("bench"), rooms("grid", "commands")),
-    "the grid knows neither bench nor commands": Rule(rooms("grid"), rooms("bench", "commands")),
+    "the module is trained by others": Rule(rooms("sbn_module"), AROUND_RUNS, rooms("run.ranks")),
+    "a run knows neither grid nor commands": Rule(rooms("run"), (*rooms("bench", "grid", "studies"), *COMMANDS)),
+    "bench knows neither grid nor commands": Rule(rooms("bench"), (*rooms("grid", "studies"), *COMMANDS)),
+    "the grid knows neither bench nor commands": Rule(rooms("grid"), (*rooms("bench", "studies"), *COMMANDS)),
     "mistakes are answered before anything heavy is loaded": mistakes_are_answered_before_anything_heavy_is_loaded,
     "nobody imports the command line": Rule(("lightning_modules",), rooms("cli")),
     "there are no cycles": there_are_no_cycles,
@@ -171,15 +175,15 @@ SOUND = {
     "releg/estimators/old.py": "from releg.estimators.parts.simulation import simulate\nfrom releg.kernels import cpu",
     "releg/kernels/__init__.py": "",
     "releg/kernels/cpu.py": "import numba",
-    "releg/naming/names.py": "",
-    "releg/report/table1.py": "from releg.naming.names import ESTIMATORS\nfrom releg.report.style import Style",
+    "releg/records/names.py": "",
+    "releg/report/table1.py": "from releg.records.names import ESTIMATORS\nfrom releg.report.style import Style",
     "releg/report/style.py": "",
     "lightning_modules/binarized_mnist.py": "import torchvision",
     "lightning_modules/sbn_module.py": "import pytorch_lightning",
     "lightning_modules/run/life.py": "from lightning_modules.sbn_module import SBNModule",
     "lightning_modules/bench/table.py": "from lightning_modules.run import life",
     "lightning_modules/grid/plan.py": "from lightning_modules.run import life",
-    "lightning_modules/commands/bench.py": "from lightning_modules.bench.table import Table",
+    "lightning_modules/command_line/bench.py": "from lightning_modules.bench.table import Table",
     "lightning_modules/cli.py": "from releg.estimators.old import Old\nfrom lightning_modules.run import life",
 }
 
@@ -206,7 +210,7 @@ BREACHES = {
         ("releg/estimators/parts/new.py", "from releg.estimators.old import Old", "releg.estimators.old"),
     ],
     "reports read only files": [("releg/report/new.py", "from releg import sbn", "releg.sbn")],
-    "names stand alone": [("releg/naming/names.py", "from releg.report import style", "releg.report.style")],
+    "names stand alone": [("releg/records/names.py", "from releg.report import style", "releg.report.style")],
     "Algorithm 1 knows no belief net": [("releg/discrete/new.py", "from releg import sbn", "releg.sbn")],
     "data know no run": [
         ("lightning_modules/data_parts/new.py", "from ..run import life", "lightning_modules.run.life")
@@ -234,7 +238,7 @@ BREACHES = {
         ("lightning_modules/grid/new.py", "from ..bench import table", "lightning_modules.bench.table"),
     ],
     "mistakes are answered before anything heavy is loaded": [
-        ("lightning_modules/startup.py", "import torch", "torch"),
+        ("lightning_modules/command_line/startup.py", "import torch", "torch"),
         ("lightning_modules/grid/options.py", "from lightning_modules.run import life", "pytorch_lightning"),
     ],
     "nobody imports the command line": [
@@ -284,17 +288,17 @@ TESTED_IN = {
     "releg/kernels/triton": "releg/kernels/test_triton",
     "releg/measure/collected": "releg/measure/test_variance",
     "releg/without_gpu": "releg/without_gpu/test_work",
-    "releg/naming": "test_results",
+    "releg/records": "test_results",
     "releg/report": "test_results",  # made again from the committed numbers
-    "lightning_modules/error_sentences": "faults/test_messages",
-    "lightning_modules/startup": "faults/test_foreign_code",
-    "lightning_modules/untrusted_configs": "faults/test_hostile_settings",
+    "lightning_modules/command_line/error_sentences": "faults/test_messages",
+    "lightning_modules/command_line/startup": "faults/test_foreign_code",
+    "lightning_modules/command_line/untrusted_configs": "faults/test_hostile_settings",
     "lightning_modules/training_step": "lightning_modules/bench/test_steps",
-    "lightning_modules/bench": "lightning_modules/commands/test_bench",
-    "lightning_modules/bench/variance_bias_cost": "lightning_modules/commands/test_compare",
+    "lightning_modules/bench": "lightning_modules/command_line/test_bench",
+    "lightning_modules/studies": "releg/test_page",
+    "lightning_modules/bench/variance_bias_cost": "lightning_modules/command_line/test_compare",
     "lightning_modules/grid/__main__": "test_reproduce",
-    "lightning_modules/grid/jobs": "test_reproduce",
-    "lightning_modules/grid/local_launcher": "test_reproduce",
+    "lightning_modules/grid/launchers": "test_reproduce",
     "lightning_modules/data_parts/mnist_family": "lightning_modules/test_binarized_fashion_mnist",
 }
 

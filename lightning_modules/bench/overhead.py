@@ -16,7 +16,7 @@ from lightning_modules.bench.rounds import REFERENCE, Rounds, Turn, quartiles, s
 from lightning_modules.bench.steps import OWN, Problem, available
 from lightning_modules.bench.stopwatch import Stopwatch
 from lightning_modules.bench.table import Bench, Row, endless
-from lightning_modules.console import say
+from lightning_modules.command_line.console import say
 from lightning_modules.run import life
 from lightning_modules.run.identity import identity_of
 from lightning_modules.run.settings import Settings

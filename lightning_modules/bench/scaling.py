@@ -8,7 +8,7 @@ import numpy as np
 
 from lightning_modules.bench.steps import MOST_UNITS, SCALABLE, available
 from lightning_modules.bench.table import Bench, Row
-from lightning_modules.console import say
+from lightning_modules.command_line.console import say
 
 DEPTH = 2  # of the nets whose units per layer vary
 UNITS = 200  # per layer of the nets whose depth varies

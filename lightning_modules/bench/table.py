@@ -16,7 +16,7 @@ from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import Schedule, Step, interleave, summary
 from lightning_modules.bench.steps import Problem, available, make_step
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import say
+from lightning_modules.command_line.console import say
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.training_step import TrainingStep, Weights, module_for
 from releg.architecture import architecture_name

@@ -17,7 +17,7 @@ from lightning_modules.bench.fresh_process import FreshProcess
 from lightning_modules.bench.memory import request_for
 from lightning_modules.bench.rounds import REFERENCE, Schedule, interleave, summary
 from lightning_modules.bench.steps import Problem, make_step
-from lightning_modules.console import showing
+from lightning_modules.command_line.console import showing
 from lightning_modules.shipped_estimators import estimator_settings, read_estimator
 from releg.estimators.base import Estimator
 from releg.files import write_json

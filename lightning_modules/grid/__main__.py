@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_modules import RESULTS
-from lightning_modules.error_sentences import is_out_of_memory, mistake_of_the_program, one_sentence
+from lightning_modules.command_line.error_sentences import is_out_of_memory, mistake_of_the_program, one_sentence
+from lightning_modules.command_line.startup import loading, not_from_here
 from lightning_modules.grid.options import parse_options
 from lightning_modules.run.lock import locked
-from lightning_modules.startup import loading, not_from_here
 from releg.files import check_writable, remove_leftovers, write_atomically
-from releg.naming.file_names import PAPER
+from releg.records.file_names import PAPER
 
 
 def main(arguments: list[str] | None = None) -> int:

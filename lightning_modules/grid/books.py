@@ -14,8 +14,8 @@ from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, Options, is_sh
 from lightning_modules.grid.plan import GridRun, RunStatus, find
 from lightning_modules.grid.published_weights import publish
 from lightning_modules.run.settings import Settings
-from releg.naming.file_names import RUNS
-from releg.naming.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
+from releg.records.file_names import RUNS
+from releg.records.names import LONGEST_BUDGETS, PUBLISHED_BUDGET
 from releg.report.all import write_all
 
 Problems = dict[GridRun, str]  # what went wrong with a run

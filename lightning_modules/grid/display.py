@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from lightning_modules.console import SECONDS_BETWEEN_LINES
+from lightning_modules.command_line.console import SECONDS_BETWEEN_LINES
 from lightning_modules.grid.estimate import Cost, left_together
-from lightning_modules.grid.jobs import Ended, Job
+from lightning_modules.grid.launchers.contract import Ended, Job
 from lightning_modules.grid.pace import Pace
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.result import read_result

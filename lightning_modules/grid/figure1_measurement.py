@@ -17,11 +17,11 @@ from lightning_modules.grid.manifest import cell_of, is_here
 from lightning_modules.grid.options import Options, is_shipped
 from lightning_modules.run.checkpoints import BEST
 from releg.files import write_json
-from releg.naming.csv_formats import read_variances
-from releg.naming.file_names import RUNS
-from releg.naming.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, FIGURE1_SAMPLES, PUBLISHED_BUDGET
+from releg.records.csv_formats import read_variances
+from releg.records.file_names import RUNS
+from releg.records.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, FIGURE1_SAMPLES, PUBLISHED_BUDGET
+from releg.records.runs import digest_of_run
 from releg.report.figure1_data import MEASURED_RUN, measurement_file, read_measured
-from releg.report.runs import digest_of_run
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
 

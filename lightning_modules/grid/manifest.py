@@ -17,8 +17,8 @@ from lightning_modules.run.result import digest_of, read_result
 from lightning_modules.shipped_estimators import read_estimator
 from releg.architecture import architecture_name
 from releg.files import without_infinities, write_json
-from releg.naming.file_names import EXTENDED_RUNS, RUNS
-from releg.naming.names import ARCHITECTURES, ESTIMATORS, EXTENDED_ARCHITECTURE
+from releg.records.file_names import EXTENDED_RUNS, RUNS
+from releg.records.names import ARCHITECTURES, ESTIMATORS, EXTENDED_ARCHITECTURE
 
 NOT_TRAINED = "not trained yet"  # the reason why most of the missing runs are not there
 Place = tuple[str, str, int]  # of a run in the tables: architecture, estimator, seed

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from lightning_modules import CONFIGS, RESULTS
-from releg.naming import names
-from releg.naming.names import BUDGETS, DEFAULT_BUDGET, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
+from releg.records import names
+from releg.records.names import BUDGETS, DEFAULT_BUDGET, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
 
 # With their overlays
 ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
@@ -30,7 +30,7 @@ EXTENDED = tuple(
 
 
 class KnownLauncher(NamedTuple):
-    """Who makes the runs; lightning_modules/grid/jobs.py has the contract."""
+    """Who makes the runs; lightning_modules/grid/launchers/contract.py has the contract."""
 
     module: str  # in lightning_modules/grid
     options: tuple[str, ...] = ()  # that are only for it
@@ -38,8 +38,8 @@ class KnownLauncher(NamedTuple):
 
 
 LAUNCHERS = {
-    "local": KnownLauncher("local_launcher", ("--jobs",)),
-    "ray": KnownLauncher("ray_launcher", ("--ray-address", "--gpus-per-run"), "ray"),
+    "local": KnownLauncher("launchers.local", ("--jobs",)),
+    "ray": KnownLauncher("launchers.ray", ("--ray-address", "--gpus-per-run"), "ray"),
 }
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random

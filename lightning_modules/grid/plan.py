@@ -13,8 +13,8 @@ from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
-from releg.naming.file_names import METRICS
-from releg.naming.names import EXTENDED_ARCHITECTURE, FIGURE1_ARCHITECTURE
+from releg.records.file_names import METRICS
+from releg.records.names import EXTENDED_ARCHITECTURE, FIGURE1_ARCHITECTURE
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,19 @@ from pathlib import Path
 import torch
 from jsonargparse import ArgumentError
 
-from lightning_modules.console import quieten
-from lightning_modules.grid import local_launcher
+from lightning_modules.command_line.console import quieten
 from lightning_modules.grid.books import Books
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost, estimate
 from lightning_modules.grid.figure1_measurement import MEASURED_CELL, measure_variance, measures_at_the_end
-from lightning_modules.grid.jobs import Ended, Job, Launcher
+from lightning_modules.grid.launchers import local as local_launcher
+from lightning_modules.grid.launchers.contract import Ended, Job, Launcher
 from lightning_modules.grid.manifest import check_manifests
 from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, Options
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended
 from lightning_modules.run.settings import Settings, build
-from releg.naming.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
-from releg.report.runs import read_manifest
+from releg.records.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
+from releg.records.runs import read_manifest
 
 OnEnd = Callable[[Mapping[GridRun, str]], object]  # called after a run has ended, with what went wrong so far
 

@@ -16,7 +16,7 @@ from torchvision.utils import make_grid
 from tqdm import tqdm
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import SECONDS_BETWEEN_LINES, say
+from lightning_modules.command_line.console import SECONDS_BETWEEN_LINES, say
 from lightning_modules.run.csv_files import csv_loggers
 from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.run.signals import Signals

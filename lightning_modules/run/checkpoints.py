@@ -15,8 +15,8 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
-from lightning_modules.console import say
-from lightning_modules.error_sentences import NO_ROOM, is_out_of_memory
+from lightning_modules.command_line.console import say
+from lightning_modules.command_line.error_sentences import NO_ROOM, is_out_of_memory
 from lightning_modules.run.csv_files import csv_loggers
 from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by

@@ -12,13 +12,13 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules.console import say
+from lightning_modules.command_line.console import say
 from lightning_modules.run.step_overhead import RunCallback
 from releg.files import write_atomically
 from releg.measure.collected import GradientVariances
-from releg.naming import csv_formats
-from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text, read_variances
-from releg.naming.file_names import METRICS
+from releg.records import csv_formats
+from releg.records.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text, read_variances
+from releg.records.file_names import METRICS
 
 ROWS = "metrics_rows"  # key of a checkpoint: how many rows were logged before its step
 

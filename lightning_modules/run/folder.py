@@ -16,14 +16,14 @@ from typing import Any
 
 import yaml
 
+from lightning_modules.command_line.untrusted_configs import read_yaml
 from lightning_modules.run import lock
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.run.settings import Config, Settings
-from lightning_modules.untrusted_configs import read_yaml
 from releg.architecture import architecture_name
 from releg.files import remove_leftovers, write_atomically
-from releg.naming.file_names import CONFIG, RESULT
-from releg.naming.names import snake_case
+from releg.records.file_names import CONFIG, RESULT
+from releg.records.names import snake_case
 
 SECONDS_FOR_RANK_0 = 60.0  # to choose the folder
 SECONDS_BETWEEN_LOOKS = 0.05

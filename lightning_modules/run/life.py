@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from lightning_modules.console import EndedEarlyError, say
+from lightning_modules.command_line.console import EndedEarlyError, say
 from lightning_modules.run import ranks
 from lightning_modules.run.callbacks import ImageGrids, ProgressFile, StepProgress, TrainingClock
 from lightning_modules.run.checkpoints import (
@@ -42,7 +42,7 @@ from lightning_modules.run.step_overhead import NoProfiler
 from lightning_modules.run.tensorboard import RunTensorBoard
 from lightning_modules.sbn_module import check_precision
 from releg.architecture import architecture_name
-from releg.naming.file_names import CONFIG, RESULT
+from releg.records.file_names import CONFIG, RESULT
 
 INTERRUPTED = 130  # exit code: 128 + SIGINT
 UNFINISHED = 75  # exit code: try again later

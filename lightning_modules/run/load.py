@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.binary_images import BinaryImages
+from lightning_modules.command_line.untrusted_configs import only_shipped_classes
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import check_fits, check_settings, identity_of
 from lightning_modules.run.settings import build, estimator_name
 from lightning_modules.sbn_module import SBNModule
-from lightning_modules.untrusted_configs import only_shipped_classes
 from releg.estimators.base import Estimator
-from releg.naming.file_names import CONFIG
-from releg.naming.names import ESTIMATORS
+from releg.records.file_names import CONFIG
+from releg.records.names import ESTIMATORS
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import load, load_weights
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from lightning_modules import ROOT
-from lightning_modules.console import say
+from lightning_modules.command_line.console import say
 from lightning_modules.run.settings import Config
 from releg.files import write_json
 from releg.machine import cores

@@ -24,13 +24,13 @@ from pytorch_lightning.cli import LightningArgumentParser
 from lightning_modules import CONFIGS
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.console import USER_ERRORS
-from lightning_modules.error_sentences import is_out_of_memory, one_sentence
+from lightning_modules.command_line.console import USER_ERRORS
+from lightning_modules.command_line.error_sentences import is_out_of_memory, one_sentence
+from lightning_modules.command_line.untrusted_configs import TRUST_HELP, only_shipped_classes, read_yaml
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import import_all
-from lightning_modules.untrusted_configs import TRUST_HELP, only_shipped_classes, read_yaml
-from releg.naming.file_names import CONFIG
-from releg.naming.names import snake_case
+from releg.records.file_names import CONFIG
+from releg.records.names import snake_case
 from releg.rmsprop import PAPER
 
 Config = dict[str, Any]  # as config.yaml keeps it

@@ -10,7 +10,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from lightning_modules.console import EndedEarlyError
+from lightning_modules.command_line.console import EndedEarlyError
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 

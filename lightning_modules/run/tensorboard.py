@@ -8,7 +8,7 @@ from typing import Any
 
 from pytorch_lightning.loggers import TensorBoardLogger
 
-from releg.naming.names import ESTIMATORS
+from releg.records.names import ESTIMATORS
 
 # TensorBoard sorts its cards by name: "bound" comes before "grad_variance" and "images"
 BOUNDS = {

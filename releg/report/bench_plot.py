@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from releg.naming.names import ESTIMATORS
+from releg.records.names import ESTIMATORS
 from releg.report.style import in_style
 
 STYLES: dict[str, Any] = {

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from releg.naming.names import label_of
+from releg.records.names import label_of
 from releg.report.label_placement import Box, Point, annotate, segments
 from releg.report.style import in_style
 from releg.report.tables import plain

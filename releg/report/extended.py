@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
-from releg.naming.file_names import EXTENDED, EXTENDED_RUNS
-from releg.naming.names import label_of
-from releg.report.race import write_race
-from releg.report.runs import (
+from releg.records.file_names import EXTENDED, EXTENDED_RUNS
+from releg.records.names import label_of
+from releg.records.runs import (
     Manifest,
     Row,
     bound_title,
@@ -18,6 +17,7 @@ from releg.report.runs import (
     read_manifest,
     unfinished_lines,
 )
+from releg.report.race import write_race
 from releg.report.tables import as_csv, plus_minus, table
 
 COLUMNS = (

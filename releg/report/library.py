@@ -14,8 +14,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from releg.files import write_atomically
-from releg.naming.file_names import LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING
-from releg.naming.names import ESTIMATORS
+from releg.records.file_names import LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING
+from releg.records.names import ESTIMATORS
 from releg.report.style import as_bytes, in_style
 from releg.report.tables import table
 

@@ -8,10 +8,10 @@ import statistics
 from collections.abc import Iterable
 from pathlib import Path
 
-from releg.naming.file_names import RUNS, TEST_BITS
-from releg.naming.names import label_of
+from releg.records.file_names import RUNS, TEST_BITS
+from releg.records.names import label_of
+from releg.records.runs import Row, Run, longer_folders, read_manifest
 from releg.report.artefacts import readable
-from releg.report.runs import Row, Run, longer_folders, read_manifest
 from releg.report.tables import listed
 
 STANDARD_ERRORS = 2.0  # a difference up to this many can be luck
@@ -40,7 +40,7 @@ def luck_words(results: Path, rows: list[Row]) -> str:
     """
     if not (results / TEST_BITS).is_file():
         return ""
-    command = "python -m lightning_modules.commands.other_test_bits"
+    command = "python -m lightning_modules.studies.other_test_bits"
     with readable(results / TEST_BITS, f"what {command} writes", "run it again"):
         cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
         models = _bounds_of_best_runs(results)

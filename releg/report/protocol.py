@@ -10,8 +10,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from releg.files import write_atomically
-from releg.naming.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
-from releg.naming.names import ESTIMATORS, label_of
+from releg.records.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
+from releg.records.names import ESTIMATORS, label_of
 from releg.report.artefacts import readable
 from releg.report.style import as_bytes, in_style
 from releg.report.tables import table
@@ -44,7 +44,7 @@ def write_protocol(results: Path) -> list[Path]:
     path = results / PROTOCOL_CURVES
     if not path.is_file():
         return []
-    with readable(path, "what python -m lightning_modules.grid.protocol_runs writes", "run it again"):
+    with readable(path, "what python -m lightning_modules.studies.protocol writes", "run it again"):
         entries: list[Entry] = json.loads(path.read_bytes())
         text, picture = _page(entries), as_bytes(draw(entries))
     return [write_atomically(results / PROTOCOL_PAGE, text), write_atomically(results / PROTOCOL_FIGURE, picture)]
@@ -63,7 +63,7 @@ def _page(entries: list[Entry]) -> str:
     ]
     caution = CAUTION.format(steps=max(entry["steps"] for entry in entries), papers=PAPERS_STEPS)
     commits = ", ".join(dict.fromkeys(entry["commit"] for entry in entries))
-    made = f"`python -m lightning_modules.grid.protocol_runs` made these numbers, at commit {commits}."
+    made = f"`python -m lightning_modules.studies.protocol` made these numbers, at commit {commits}."
     picture = f"![training bound against steps]({PROTOCOL_FIGURE})"
     return "\n".join([INTRODUCTION, *table(head, body), "", caution, picture, "", made]) + "\n"
 

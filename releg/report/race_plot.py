@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
-from releg.naming.names import ESTIMATORS, label_of
+from releg.records.names import ESTIMATORS, label_of
 from releg.report.style import in_style
 
 SPAN = 36.0  # nats below the best bound that a panel shows

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.naming.file_names import (
+from releg.records.file_names import (
     EXTENDED_RUNS,
     LIBRARY_FIGURE,
     LIBRARY_TIMES,
@@ -18,9 +18,8 @@ from releg.naming.file_names import (
     TEST_BITS,
     WEIGHTS,
 )
-from releg.naming.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS, label_of
-from releg.report.commands import command_words
-from releg.report.runs import (
+from releg.records.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS, label_of
+from releg.records.runs import (
     Manifest,
     Run,
     budget_sentence,
@@ -31,6 +30,7 @@ from releg.report.runs import (
     training_minutes,
     unfinished_lines,
 )
+from releg.report.commands import command_words
 from releg.report.writers import REPORTS
 
 # Files that no report writes: those that come first, and those that come last
@@ -40,11 +40,11 @@ READ = {
 }
 FROM_ELSEWHERE = {
     TEST_BITS: "the bounds of the published models on other draws of the test bits, written by "
-    "`python -m lightning_modules.commands.other_test_bits`",
+    "`python -m lightning_modules.studies.other_test_bits`",
     LIBRARY_FIGURE: f"the first steps of the library's example with three gradients. From `{LIBRARY_TRAINING}`, which "
-    "`python -m lightning_modules.bench.vae_training` writes",
+    "`python -m lightning_modules.studies.library_training` writes",
     LIBRARY_TIMES: "what a gradient of that example costs, written by "
-    "`python -m lightning_modules.bench.vae_gradient_times`",
+    "`python -m lightning_modules.studies.library_times`",
     "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.without_gpu.speed`",
 }
 

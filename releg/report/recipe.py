@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import write_atomically
-from releg.naming.file_names import RECIPE_PAGE, RUNS, TRIALS
-from releg.naming.names import BUDGETS, CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, label_of
+from releg.records.file_names import RECIPE_PAGE, RUNS, TRIALS
+from releg.records.names import BUDGETS, CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, label_of
+from releg.records.runs import Run, commits, read_manifest
 from releg.report.artefacts import readable
 from releg.report.luck import by_luck, pooled_variance
-from releg.report.runs import Run, commits, read_manifest
 from releg.report.tables import listed, table
 
 Entry = dict[str, Any]
@@ -24,7 +24,7 @@ BUDGET_RECIPE: Recipe = (0.003, "linear")  # of quick, standard and converged
 INTRODUCTION = f"""# The recipe: warm-up, peak rate and shape of the learning rate
 
 Trials with RMSprop and batches of 100: negative bound on the validation images, in nats (lower is better), of the best
-validation of each run. `python -m lightning_modules.grid.trials` makes the trials and this page, from `{TRIALS}`.
+validation of each run. `python -m lightning_modules.studies.recipe` makes the trials and this page, from `{TRIALS}`.
 No test bound is compared; but it was a test bound, that of CRN on SBN(200-200-200), which showed that the published
 table needed a warm-up. Every number is of one run, with seed 0.
 """
@@ -67,7 +67,7 @@ def write_recipe(results: Path) -> list[Path]:
     if not (results / TRIALS).is_file():
         return []
     published = _published(results)
-    with readable(results / TRIALS, "what python -m lightning_modules.grid.trials writes", "run it again"):
+    with readable(results / TRIALS, "what python -m lightning_modules.studies.recipe writes", "run it again"):
         entries: list[Entry] = json.loads((results / TRIALS).read_bytes())
         text = _page(entries, published)
     return [write_atomically(results / RECIPE_PAGE, text)]

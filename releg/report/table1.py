@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 from releg.files import write_atomically, write_json
-from releg.naming.file_names import PAPER, RUNS, TABLE1
-from releg.naming.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
-from releg.report.artefacts import readable
-from releg.report.luck import by_luck, luck_words, variance_over_seeds
-from releg.report.runs import (
+from releg.records.file_names import PAPER, RUNS, TABLE1
+from releg.records.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
+from releg.records.runs import (
     Manifest,
     Row,
     Run,
@@ -22,6 +20,8 @@ from releg.report.runs import (
     read_manifest,
     unfinished_lines,
 )
+from releg.report.artefacts import readable
+from releg.report.luck import by_luck, luck_words, variance_over_seeds
 from releg.report.tables import as_csv, listed, plus_minus, table
 
 Paper = dict[str, dict[str, float]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from releg.naming.csv_formats import csv_text
+from releg.records.csv_formats import csv_text
 
 TOO_LARGE = 1e8  # to be read without counting zeros
 

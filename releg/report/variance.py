@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 
 from releg.files import write_atomically
-from releg.naming.file_names import FIGURE1, VARIANCE_PAGE
-from releg.naming.names import label_of
+from releg.records.file_names import FIGURE1, VARIANCE_PAGE
+from releg.records.names import label_of
+from releg.records.runs import budget_sentence, commit_words, machine, read_manifest
 from releg.report.artefacts import remove
 from releg.report.figure1_data import (
     Measurement,
@@ -26,7 +27,6 @@ from releg.report.figure1_data import (
     read_measured,
     run_words,
 )
-from releg.report.runs import budget_sentence, commit_words, machine, read_manifest
 from releg.report.tables import power_of_ten, table
 
 PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from releg.naming.file_names import BENCH, COMPARE
-from releg.naming.names import FIGURE1_ARCHITECTURE
+from releg.records.file_names import BENCH, COMPARE
+from releg.records.names import FIGURE1_ARCHITECTURE
 from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.extended import write_extended
@@ -44,14 +44,14 @@ REPORTS = (
         write_recipe,
         {
             "recipe.md": "trials of the budgets' warm-up and learning rate, and of others. From `recipe/trials.json`, "
-            "which `python -m lightning_modules.grid.trials` writes"
+            "which `python -m lightning_modules.studies.recipe` writes"
         },
     ),
     Report(
         write_protocol,
         {
             "protocol.md": "four estimators under the protocol of the RODEO paper, with `protocol.png`. From "
-            "`protocol/curves.json`, which `python -m lightning_modules.grid.protocol_runs` writes"
+            "`protocol/curves.json`, which `python -m lightning_modules.studies.protocol` writes"
         },
     ),
     Report(

@@ -15,7 +15,7 @@ from releg.architecture import architecture_name, layers_of
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.naming import names
+from releg.records import names
 from releg.without_gpu.compile import kernels
 from releg.without_gpu.instructions import Code, count, machine_code
 from releg.without_gpu.memory import bytes_of_a_step

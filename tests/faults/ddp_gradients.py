@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.console import quieten
+from lightning_modules.command_line.console import quieten
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimator

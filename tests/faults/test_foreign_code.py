@@ -13,10 +13,10 @@ import torch
 import yaml
 
 from lightning_modules import cli
+from lightning_modules.command_line.startup import find_own_modules
+from lightning_modules.command_line.untrusted_configs import read_yaml
 from lightning_modules.run.load import load_run
 from lightning_modules.sbn_module import SBNModule
-from lightning_modules.startup import find_own_modules
-from lightning_modules.untrusted_configs import read_yaml
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg_command
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightning_modules import cli
-from lightning_modules.commands import bench, compare
+from lightning_modules.command_line import bench, compare
 from lightning_modules.grid.options import parse_options
 
 # Small enough to run at once, or so large that nothing starts to be allocated. None may start further processes.

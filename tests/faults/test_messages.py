@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import cli
-from lightning_modules.error_sentences import one_sentence
+from lightning_modules.command_line.error_sentences import one_sentence
 from lightning_modules.grid import __main__ as reproduce
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg_command
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lightning_modules.grid.ray_launcher import _check_token, connected
+from lightning_modules.grid.launchers.ray import _check_token, connected
 from tests.faults.test_cluster_page import free_port, node
 from tests.processes import Process, end_all, find_processes
 from tests.reproduce_script import FIGURE1, Script, curve, finish, needs_ray, wait_for, without_times

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import CONFIGS, cli
-from lightning_modules.untrusted_configs import read_yaml
+from lightning_modules.command_line.untrusted_configs import read_yaml
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, fit, releg
 from tests.pages import blocks, section
 

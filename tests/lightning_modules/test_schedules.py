@@ -7,7 +7,7 @@ from torch import nn
 
 from lightning_modules import CONFIGS, schedules
 from lightning_modules.schedules import CosineDecay, DecayToZero, HoldThenLinearDecay, LinearDecay
-from releg.naming.names import CONSTANT_RATE, SCHEDULES
+from releg.records.names import CONSTANT_RATE, SCHEDULES
 
 
 def test_reports_name_every_shipped_schedule_by_its_config_file_and_class() -> None:

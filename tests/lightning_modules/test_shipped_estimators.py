@@ -4,7 +4,7 @@ import pytest
 
 from lightning_modules.shipped_estimators import estimator_settings, name_of, read_estimator, shipped_names
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.naming.names import PUBLISHED
+from releg.records.names import PUBLISHED
 
 CRN = "releg.estimators.common_random_numbers.CommonRandomNumbers"
 

@@ -10,15 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_modules import RESULTS
-from lightning_modules.grid import books, figure1_measurement, local_launcher, reproduce
-from lightning_modules.grid.jobs import Ended, Launcher, OnUpdate
+from lightning_modules.grid import books, figure1_measurement, reproduce
+from lightning_modules.grid.launchers import local as local_launcher
+from lightning_modules.grid.launchers.contract import Ended, Launcher, OnUpdate
 from lightning_modules.grid.options import budget_file, parse_options
 from lightning_modules.grid.plan import RunStatus, plan, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import record_provenance
 from releg.files import write_json
-from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text
-from releg.naming.file_names import FIGURE1, METRICS, PAPER, RUNS, TABLE1
+from releg.records.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text
+from releg.records.file_names import FIGURE1, METRICS, PAPER, RUNS, TABLE1
 from tests.lightning_modules.run_states import leave_finished, save_best
 from tests.releg.helpers import random_model
 

@@ -7,7 +7,7 @@ import pytest
 
 from lightning_modules.grid.display import GridDisplay, duration
 from lightning_modules.grid.estimate import Cost
-from lightning_modules.grid.jobs import Ended
+from lightning_modules.grid.launchers.contract import Ended
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.result import write_result

@@ -17,7 +17,7 @@ from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended,
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
 from lightning_modules.run.result import write_result
-from releg.naming.file_names import EXTENDED_RUNS, RUNS
+from releg.records.file_names import EXTENDED_RUNS, RUNS
 from releg.report.extended import write_extended
 from releg.report.figure1_data import measurement_file
 from releg.report.readme import write_readme

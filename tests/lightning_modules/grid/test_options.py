@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import RESULTS
-from lightning_modules.grid.jobs import Launcher
+from lightning_modules.grid.launchers.contract import Launcher
 from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, budget_file, parse_options
 from tests.environment import ROOT
 

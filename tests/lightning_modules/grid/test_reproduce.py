@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import CONFIGS, RESULTS
-from lightning_modules.grid import local_launcher, reproduce
+from lightning_modules.grid import reproduce
 from lightning_modules.grid.estimate import Cost
-from lightning_modules.grid.jobs import Launcher
+from lightning_modules.grid.launchers import local as local_launcher
+from lightning_modules.grid.launchers.contract import Launcher
 from lightning_modules.grid.options import OTHER_ARCHITECTURES, budget_file, parse_options
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, status_of
-from releg.naming.file_names import PAPER
+from releg.records.file_names import PAPER
 from tests.lightning_modules.run_states import RESULT, leave_finished
 
 

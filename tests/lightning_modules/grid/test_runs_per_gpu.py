@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from lightning_modules.grid import local_launcher, process, reproduce, runs_per_gpu
+from lightning_modules.grid import process, reproduce, runs_per_gpu
+from lightning_modules.grid.launchers import local as local_launcher
 from lightning_modules.grid.options import CONFIGS, parse_options
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended, status_of
 from releg.without_gpu.fake import FakeTensors

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from lightning_modules.console import EndedEarlyError
+from lightning_modules.command_line.console import EndedEarlyError
 from lightning_modules.run.signals import SIGNALS, Signals
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from releg.architecture import layers_of
-from releg.naming.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS
-from releg.naming.file_names import RESULT
-from releg.naming.names import ESTIMATORS
+from releg.records.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS
+from releg.records.file_names import RESULT
+from releg.records.names import ESTIMATORS
 from tests.environment import ROOT
 
 PROVENANCE = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from releg.naming.file_names import BENCH, BENCH_STUDIES
+from releg.records.file_names import BENCH, BENCH_STUDIES
 from releg.report import bench
 
 RATIOS = {"lr": 1.0, "crn_cpu": 1.5, "crn_batched": 12.0, "crn_dense": 150.0, "pyro_lr": 2.5}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lightning_modules.shipped_estimators import shipped_names
-from releg.naming.names import PUBLISHED
+from releg.records.names import PUBLISHED
 from releg.report import compare_plot
 from releg.report.compare import bias, on_one_clock, write_compare
 from releg.report.label_placement import Box, around, place, segments

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from releg.naming.file_names import PROTOCOL_CURVES
+from releg.records.file_names import PROTOCOL_CURVES
 from releg.report.protocol import draw, last_bound, write_protocol
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, shipped_names
-from releg.naming.csv_formats import METRICS_COLUMNS
-from releg.naming.file_names import EXTENDED_RUNS, RESULT
+from releg.records.csv_formats import METRICS_COLUMNS
+from releg.records.file_names import EXTENDED_RUNS, RESULT
 from releg.report.extended import write_extended
 from releg.report.race import Point, seconds_to, value_at
 from tests.releg.report.synthetic import PROVENANCE

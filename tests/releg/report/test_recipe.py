@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from releg.naming.file_names import TRIALS
+from releg.records.file_names import TRIALS
 from releg.report.recipe import best_recipes, write_recipe
 from tests.releg.report import synthetic
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from releg.naming.names import ARCHITECTURES
+from releg.records.names import ARCHITECTURES
 from releg.report.summary import summary
 from releg.report.table1 import write_table1
 from tests.releg.report.synthetic import PROVENANCE, entry, write_results

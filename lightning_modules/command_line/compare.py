@@ -1,0 +1,109 @@
+"""releg compare: variance, bias and cost of every estimator at the same weights and images."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.bench.fresh_process import FreshProcess
+from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
+from lightning_modules.command_line.console import EndedEarlyError
+from lightning_modules.command_line.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
+from lightning_modules.run.load import Trained, load_trained
+from lightning_modules.run.provenance import provenance, without_command
+from lightning_modules.run.settings import Settings
+from lightning_modules.shipped_estimators import shipped_names
+from releg.files import check_writable, write_json
+from releg.records.file_names import COMPARE
+from releg.records.names import label_of
+from releg.report.compare import write_compare
+from releg.weights import digest
+
+DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
+
+Variance and bias are those of the gradient w.r.t. all weights and biases of the inference net; per layer, of the
+gradient w.r.t. the mean of every unit. Bias is measured against a long average of common random numbers. Cost is that
+of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, compare.csv, compare.json and
+compare.png. Finished measurements are kept: the same command again continues."""
+
+
+def build_parser() -> Parser:
+    """All options."""
+    parser = Parser("releg compare", DESCRIPTION)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(*CKPT, type=Path, metavar="PATH", help=TRAINED)
+    where.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE",
+        help="weights: initial ones of the module that these configs describe, given as for releg fit; may be repeated",
+    )
+    add_measurement(parser, shipped_names(), images=50, samples=100, steps=1000)
+    parser.add_argument("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print and write. Returns the exit code."""
+    options = build_parser().parse_args(argv)
+    check_writable(options.output)
+    read_estimators(options.estimators)  # a mistake is reported before anything is measured
+    made = without_command(provenance())  # as it starts, not as it ends
+    try:
+        measured = _measure(options)
+    except KeyboardInterrupt:
+        raise EndedEarlyError("interrupted; the same command continues", 130) from None
+    document = {
+        "command": " ".join(["releg compare", *map(_without_home, argv)]),
+        "baseline_steps": options.baseline_steps,
+        "provenance": made,
+        **measured,
+    }
+    write_json(options.output / COMPARE, document)
+    print(write_compare(options.output))
+    print(f"written to {options.output}/compare.md, .csv, .json and .png", file=sys.stderr)
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    """A row of each estimator, and at which weights they were measured."""
+    rows: list[Row] = []
+    with FreshProcess() as process:
+        comparer, title = _comparer(options, process)
+        for number, name in enumerate(options.estimators, start=1):
+            print(f"{number} of {len(options.estimators)}: {Path(name).stem}", file=sys.stderr, flush=True)
+            rows.append(comparer.row(name))
+    weights = digest(comparer.model.state_dict(), {})
+    return {"title": title, "weights_sha256": weights, "own_baselines": comparer.own is not None, "rows": rows}
+
+
+def _without_home(word: str) -> str:
+    """A path relative to the current folder, or only its name: other people have other folders."""
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
+
+
+def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Comparer, str]:
+    if options.ckpt is not None:
+        trained = load_trained(options.ckpt, options.data_dir, options.trust)
+        when = f"after {trained.step:,} steps with {label_of(trained.trained_with)}"
+    else:
+        trained, when = _untrained(options.config, options.data_dir), "at initial weights"
+    settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
+    images = trained.data.training_images(options.num_images)
+    store = options.output / "compare"
+    return Comparer(trained.model, trained.estimator, images, settings, store, process), f"{trained.model} {when}"
+
+
+def _untrained(configs: list[str], data_dir: Path | None) -> Trained:
+    """The initial weights that the configs describe; what an estimator owns has to be trained for them, too."""
+    words = [word for file in configs for word in ("--config", file)]
+    if data_dir is not None:
+        words += ["--data.data_dir", str(data_dir)]
+    module, data, *_ = Settings("fit", words).build()
+    module.start_from(data.mean)
+    return Trained(module.model, None, data, 0, "")

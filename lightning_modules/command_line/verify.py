@@ -1,0 +1,215 @@
+"""releg verify: evaluates the published weights on the test images and compares the bounds with Table 1's."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from lightning_modules import RESULTS
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.command_line.options import Parser
+from lightning_modules.grid import published_weights
+from lightning_modules.grid.manifest import cell_of
+from lightning_modules.grid.options import at_least
+from lightning_modules.grid.published_weights import Cell
+from releg import bounds
+from releg.records.file_names import RUNS, TABLE1, WEIGHTS
+from releg.records.runs import Row, longer_folders
+from releg.report import tables
+from releg.report.artefacts import readable
+from releg.report.table1 import Paper, read_paper
+from releg.weights import load
+
+IMAGES_AT_ONCE = 500
+MOST_STANDARD_ERRORS = 4.0  # with sixteen cells, one false alarm in a thousand sets of published weights
+
+DESCRIPTION = """Evaluates the published weights of Table 1, and of its cells that were trained for longer, on the
+10,000 test images and compares the bound of each with the recorded one. A difference beyond sampling error, a damaged
+file, other test images, or a table that is not the mean of its runs end in exit code 1."""
+
+
+class Evaluation(NamedTuple):
+    """A mean bound, and the variance of one draw of z for the same image, averaged over images."""
+
+    elbo: float
+    variance: float
+    images: int
+    samples: int
+
+    def standard_error(self, recorded_samples: int) -> float:
+        """Of the difference from a mean over the same images with `recorded_samples` other draws each."""
+        return math.sqrt(self.variance / self.images * (1 / self.samples + 1 / recorded_samples))
+
+
+class InTable(NamedTuple):
+    """A cell of Table 1: its row, and its runs in the runs.json of the same folder."""
+
+    row: Row
+    runs: list[dict[str, Any]]
+
+    @property
+    def mean(self) -> float:
+        """Its bound, a mean over seeds."""
+        return float(self.row["test_nll_mean"])
+
+    def problem(self, cell: Cell, says: dict[str, str]) -> str:
+        """What the table, or the file with its description, says that the runs do not; empty if there is nothing."""
+        mean = -statistics.fmean(run["result"]["test/elbo"] for run in self.runs) if self.runs else math.nan
+        if not abs(self.mean - mean) <= 1e-6:
+            return f"the table says {self.mean:.3f}, expected {mean:.3f}, the mean of its runs"
+        if not any(published_weights.is_of(run, cell, says) for run in self.runs):
+            return "the file is of none of the runs in runs.json, expected one of them; restore both with git"
+        return ""
+
+
+class Verdict(NamedTuple):
+    """What was found for one cell; no problem means that it holds. Bounds are negative, as tables print them."""
+
+    cell: Cell
+    problem: str
+    mark: str  # the problem in one word
+    steps: int | None = None  # of training
+    seed: str = ""
+    recorded: float | None = None  # what the file says
+    found: float | None = None
+    standard_error: float | None = None
+    table: float | None = None  # the table's, a mean over seeds
+
+
+def build_parser() -> Parser:
+    """All options."""
+    parser = Parser("releg verify", DESCRIPTION)
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder that holds weights/")
+    parser.add_argument(
+        "--samples", type=at_least(2), default=10, metavar="S", help="draws of z per image; default: 10"
+    )
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: the repository's")
+    return parser
+
+
+def main(argv: list[str]) -> int:
+    """Check every published cell; returns 0 if all hold, 1 if one does not."""
+    options = build_parser().parse_args(argv)
+    verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
+    print(table(verdicts, read_paper(options.results)))
+    wrong = [verdict for verdict in verdicts if verdict.problem]
+    for verdict in wrong:
+        print(f"releg verify: {verdict.cell}: {verdict.problem}", file=sys.stderr)
+    if not wrong:
+        print(
+            f"all {len(verdicts)} cells verified: each bound matches the recorded one within sampling error",
+            file=sys.stderr,
+        )
+    return 1 if wrong else 0
+
+
+def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
+    """A verdict on every published cell."""
+    cells = list(published_weights.published(results))
+    if not cells:
+        raise ValueError(
+            f"there are no weights in {results / WEIGHTS}, expected <architecture>/<lr|crn>"
+            ".safetensors; `bash reproduce.sh --budget standard` trains and keeps them"
+        )
+    x = torch.from_numpy(data.images("test")).float()
+    table = _tabulated(results)
+    verdicts = []
+    for cell in cells:
+        print(f"evaluating {cell} ...", file=sys.stderr, flush=True)
+        verdicts.append(_judge(cell, x, samples, data.checksum, table.get(cell)))
+    absent = "there is no file {}, expected the weights of this cell of the table; restore it with git"
+    return verdicts + [
+        Verdict(cell, absent.format(cell.path), "missing", table=known.mean)
+        for cell, known in table.items()
+        if cell not in cells
+    ]
+
+
+def _tabulated(results: Path) -> dict[Cell, InTable]:
+    """The published table and those of longer budgets, by the cell whose weights have to be there."""
+    cells = {}
+    for folder in (results, *longer_folders(results)):
+        if folder != results and not any((folder / name).exists() for name in (TABLE1, WEIGHTS)):
+            continue
+        with readable(folder / TABLE1, "the table that the weights belong to", "restore it with git"):
+            rows = {(row["architecture"], row["estimator"]): row for row in json.loads((folder / TABLE1).read_bytes())}
+        with readable(folder / RUNS, "the runs behind the table", "restore it with git"):
+            runs = json.loads((folder / RUNS).read_bytes())["runs"]
+            for place, row in rows.items():
+                cell = published_weights.cell_at(folder, *place)
+                cells[cell] = InTable(row, [run for run in runs if cell_of(run) == place])
+                _ = [published_weights.describe(cell, run) for run in cells[cell].runs]  # or they lack something
+    return cells
+
+
+def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTable | None) -> Verdict:
+    try:
+        says = published_weights.read_description(cell)
+        found = evaluate(cell.path, x, samples)
+    except (ValueError, OSError) as error:
+        return Verdict(cell, str(error), "damaged", table=known.mean if known else None)
+    numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
+    problem = _problem(cell, says, *numbers, checksum)
+    if known is None:
+        in_no_table = "its cell is not in the table, expected only files of cells that are; delete it, or restore both"
+        return Verdict(cell, problem or in_no_table, "differs", int(says["steps"]), says["seed"], *numbers)
+    problem = problem or known.problem(cell, says)
+    mark = "differs" if problem else "holds"
+    return Verdict(cell, problem, mark, int(says["steps"]), says["seed"], *numbers, known.mean)
+
+
+def _problem(cell: Cell, says: dict[str, str], recorded: float, found: float, scale: float, checksum: str) -> str:
+    """What is wrong with a cell whose file could be evaluated; empty if nothing is."""
+    if (says["architecture"], says["estimator"]) != (cell.architecture, cell.estimator):
+        return f"the file is of SBN({says['architecture']}) {says['estimator']}, expected what its name says"
+    if says["data_sha256"] != checksum:
+        return f"trained on data with SHA-256 {says['data_sha256']}, expected {checksum}, that of the data here"
+    apart = abs(found - recorded) / scale
+    if not apart <= MOST_STANDARD_ERRORS:
+        return f"the bound is {found:.3f}, expected {recorded:.3f}: {apart:.1f} standard errors apart"
+    return ""
+
+
+def evaluate(path: Path, x: torch.Tensor, samples: int, seed: int = 0) -> Evaluation:
+    """The bound of a model on all images, with fresh draws of z."""
+    model = load(path)
+    generator = torch.Generator().manual_seed(seed)
+    parts = [bounds.log_weights(model, part, samples, generator) for part in x.split(IMAGES_AT_ONCE)]
+    weights = torch.cat(parts).double()  # (images, samples)
+    return Evaluation(weights.mean().item(), weights.var(1).mean().item(), *weights.shape)
+
+
+def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
+    """One row per cell."""
+    rows = []
+    for verdict in verdicts:
+        cell = verdict.cell
+        published = paper.get(cell.architecture, {}).get(cell.estimator)
+        steps = "" if verdict.steps is None else f"{verdict.steps:,}"
+        numbers = [_shown(number) for number in (verdict.recorded, verdict.found)]
+        numbers += [_shown(verdict.standard_error, 3), _shown(verdict.table), _shown(published)]
+        rows.append([cell.architecture, cell.estimator.upper(), verdict.mark, steps, verdict.seed, *numbers])
+    head = [
+        "SBN",
+        "estimator",
+        "verdict",
+        "steps",
+        "seed",
+        "recorded",
+        "found",
+        "± of their difference",
+        "Table 1, mean",
+        "paper",
+    ]
+    return "\n".join(tables.table(head, rows, texts=3))
+
+
+def _shown(number: float | None, digits: int = 2) -> str:
+    return "" if number is None else f"{number:.{digits}f}"

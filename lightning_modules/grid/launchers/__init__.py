@@ -1,0 +1,1 @@
+"""Who makes the runs of a grid."""

@@ -1,0 +1,206 @@
+"""The Ray launcher: one task per run. A run whose worker or machine is lost continues elsewhere.
+
+All machines see the clone, its environment and the results folder under the same paths. A task starts the process that
+the local launcher would start, so the numbers are the same; progress is read from the folder. A run has one thread, or
+as many as OMP_NUM_THREADS says, whatever the size of the cluster: rounding depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning_modules import ROOT
+from lightning_modules.grid import process, runs_per_gpu
+from lightning_modules.grid.launchers.contract import Ended, Job, Launcher, OnUpdate, judge
+from lightning_modules.grid.options import Options
+from lightning_modules.grid.plan import RunStatus
+from lightning_modules.run.result import read_result
+
+RETRIES = 20  # of one run, after as many lost workers
+SECONDS_TO_CANCEL = process.SECONDS_TO_STOP + 5.0
+SECONDS_TO_ANSWER = 10.0
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Join the cluster at the address, or the one that RAY_ADDRESS names; without either, start one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone
+    import ray
+
+    here: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
+    terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        _knock(address or os.environ.get("RAY_ADDRESS") or "")
+        _check_token(address or os.environ.get("RAY_ADDRESS") or "")
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
+            **here,
+        )
+    except PermissionError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConnectionError(
+            f"cannot join the Ray cluster at {address or 'RAY_ADDRESS'} ({' '.join(str(error).split())}), expected a "
+            "running one; start it with `ray start --head` and give the address that this prints"
+        ) from error
+    signal.signal(signal.SIGTERM, terminate)  # Ray puts its own in its place
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError at once if nothing listens there: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        with socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER):
+            pass
+
+
+def _check_token(address: str) -> None:
+    """PermissionError at once if the cluster does not take our token, or wants one: Ray would try for minutes."""
+    import grpc  # type: ignore[import-untyped]  # comes with TensorBoard
+
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    token = _token()
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        try:
+            ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetClusterId")
+            ask(b"", metadata=[("authorization", f"Bearer {token}")] if token else [], timeout=SECONDS_TO_ANSWER)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+                found = "another token is set here" if token else "there is none here"
+                raise PermissionError(
+                    f"the Ray cluster at {address} asks for its token and {found}, expected that of its head; set "
+                    "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as there"
+                ) from None
+
+
+def _token() -> str:
+    """The token that Ray would send, from the places where it looks for one."""
+    if token := os.environ.get("RAY_AUTH_TOKEN"):
+        return token
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    return file.read_text().strip() if file.is_file() else ""
+
+
+def places(threads: int, gpus_per_run: float) -> int:
+    """How many runs fit on the cluster at a time; ValueError if none does."""
+    import ray
+
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus, gpus = ([machine.get(kind, 0.0) for machine in machines] for kind in ("CPU", "GPU"))
+    count = sum(
+        int(min(cpu // threads, gpu / gpus_per_run if gpus_per_run else cpu))
+        for cpu, gpu in zip(cpus, gpus, strict=True)
+    )
+    if count < 1:
+        raise ValueError(
+            f"no machine of the Ray cluster has room for a run (CPUs: {_list(cpus)}; GPUs: {_list(gpus)}), expected "
+            f"{threads} CPUs and {gpus_per_run:g} GPUs on one; add machines, or ask for less with OMP_NUM_THREADS and "
+            "--gpus-per-run"
+        )
+    return count
+
+
+def _list(numbers: list[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers) or "none"
+
+
+@dataclass(frozen=True)
+class RayLauncher(Launcher):
+    """Makes each run as a task of the cluster that this process has joined."""
+
+    gpus_per_run: float  # the share of a GPU that each run takes; of CPUs it takes as many as it has threads
+    place = "on a Ray cluster"
+    pace = "at this machine's pace"
+
+    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
+        """Raise ValueError if a run does not fit its share; the GPUs of this machine stand for the cluster's."""
+        if self.gpus_per_run and (need := runs_per_gpu.mib_of_largest(waiting)):
+            runs_per_gpu.check_share(self.gpus_per_run, need, runs_per_gpu.total_mib())
+
+    def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
+        """Make all runs."""
+        import ray
+
+        task = ray.remote(num_cpus=self.threads, num_gpus=self.gpus_per_run, max_retries=RETRIES)(process.run_to_end)
+        jobs: dict[Any, Job] = {}
+        try:
+            for status in waiting:
+                process.remove_progress(status.folder)
+                arguments = (str(status.folder), str(status.run), status.run.arguments, self.threads)
+                jobs[task.remote(*arguments)] = Job(status)
+            started: set[Any] = set()
+            while jobs:
+                done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=process.SECONDS_BETWEEN_CHECKS)
+                ended = [_end(each, jobs.pop(each)) for each in done]
+                for each in jobs.keys() - started:
+                    if jobs[each].progress() is not None:
+                        started.add(each)
+                        jobs[each].started = time.monotonic()
+                on_update([job for each, job in jobs.items() if each in started], ended)
+        finally:
+            _cancel(list(jobs))
+
+
+@contextmanager
+def opened(options: Options, runs: int, lock: int) -> Iterator[RayLauncher]:
+    """Join the cluster; as many runs at a time as it has room for. This process alone holds the lock."""
+    del runs, lock
+    threads = process.threads_asked_for() or 1
+    with connected(options.ray_address):
+        yield RayLauncher(places(threads, options.gpus_per_run), threads, options.gpus_per_run)
+
+
+def _end(task: Any, job: Job) -> Ended:
+    import ray
+
+    try:
+        code = ray.get(task)
+    except ray.exceptions.RayError as error:
+        reason = " ".join(str(error).split())
+        return Ended(job.status, job.seconds, f"its worker died {RETRIES + 1} times: {reason}")
+    if code == 0 and not _has_result(job.status):
+        folder = job.status.folder
+        problem = f"was finished, but its result is not in {folder}, expected a folder that all machines share"
+        return Ended(job.status, job.seconds, f"{problem}; give one with --results")
+    return judge(job, code)
+
+
+def _has_result(status: RunStatus) -> bool:
+    """A file that another machine wrote may take some seconds to appear on a network's file system."""
+    deadline = time.monotonic() + process.SECONDS_TO_STOP
+    while time.monotonic() < deadline:
+        try:
+            if read_result(status.folder) is not None:
+                return True
+        except ValueError:
+            return True  # it is there, if damaged
+        time.sleep(process.SECONDS_BETWEEN_CHECKS)
+    return False
+
+
+def _cancel(tasks: list[Any]) -> None:
+    """Cancel the tasks and wait until their processes are gone; those that do not end are killed."""
+    import ray
+
+    for force in (False, True):
+        for task in tasks:
+            ray.cancel(task, force=force)
+        _, tasks = ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_CANCEL) if tasks else ([], [])

@@ -1,0 +1,188 @@
+"""releg compare from the command line, on a tiny net."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lightning_modules import cli
+from lightning_modules.bench import variance_bias_cost
+from lightning_modules.bench.rounds import Schedule
+from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.command_line import compare
+from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
+from releg.records.names import label_of
+from releg.report.compare import write_compare
+from releg.report.compare_plot import front
+from releg.sbn import SigmoidBeliefNet
+from releg.weights import save_model
+
+AMOUNTS = ["--num-images", "3", "--samples-per-image", "4", "--baseline-steps", "2"]
+FEW = ["common_random_numbers", "likelihood_ratio", "vimco", "straight_through"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text("model:\n  layers: [4, 3]\n")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variance_bias_cost, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
+
+
+def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
+    configs = ["--config", "base.yaml", "--config", str(tiny), "--config", "estimator/common_random_numbers.yaml"]
+    return ["compare", *configs, *AMOUNTS, "--output", str(output), *more]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chosen", [pytest.param(FEW, id="a few"), pytest.param([], id="all shipped")])
+def test_estimators_side_by_side(
+    chosen: list[str],
+    tiny: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = ["--estimators", *chosen] if chosen else []
+    assert cli.main(arguments(tiny, tmp_path, *options)) == 0
+    printed = capsys.readouterr().out
+    names = sorted(chosen or (path.stem for path in ESTIMATOR_CONFIGS.glob("*.yaml")))
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert sorted(row["estimator"] for row in rows) == names
+    for row in rows:
+        assert row["within"]["value"] >= 0
+        assert row["ms_per_step"] > 0
+        assert row["evaluations"] >= 1
+        assert len(row["layers"]) == 2
+    for name in names:
+        assert f"| {label_of(name)}" in printed
+    biased = [row["estimator"] for row in rows if not row["unbiased"]]
+    assert "straight_through" in biased
+    assert printed.count("(biased)") == 2 * len(biased)  # in two tables
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+    table = (tmp_path / "compare.csv").read_text().splitlines()
+    assert len(table) == 1 + 3 * len(names)
+
+    # the same command again measures nothing
+    def refuse(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
+        raise ValueError(f"{name} is measured again")
+
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", refuse)
+    before = (tmp_path / "compare.md").read_text()
+    assert cli.main(arguments(tiny, tmp_path, *options)) == 0
+    assert _tables(before) == _tables((tmp_path / "compare.md").read_text())
+    # another amount is another measurement
+    assert cli.main(arguments(tiny, tmp_path, "--seed", "1", *options)) == 2
+    assert "is measured again" in capsys.readouterr().err
+
+
+def _tables(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+@pytest.mark.long
+def test_interrupted_and_continued(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, measured = variance_bias_cost.Comparer._measure, []
+
+    def once(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
+        measured.append(name)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return measure(self, name, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", once)
+    command = arguments(tiny, tmp_path, "--estimators", *FEW[:2])
+    assert cli.main(command) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert cli.main(command) == 0
+    assert measured == [FEW[0], FEW[1], FEW[1]]
+
+
+def test_other_settings_of_an_estimator_are_another_measurement(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+
+    def note(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
+        measured.append(name)
+        raise ValueError
+
+    mine = tmp_path / "mine.yaml"
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", lambda *_: {"made": True})
+    text = (ESTIMATOR_CONFIGS / "likelihood_ratio.yaml").read_text()
+    mine.write_text(text)
+    command = arguments(tiny, tmp_path, "--estimators", str(mine))
+    cli.main(command)  # keeps the row, though it cannot be shown
+    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", note)
+    cli.main(command)
+    assert measured == []
+    mine.write_text(text.rstrip() + "\n          init_args: {decay: 0.5}\n")  # of the running average
+    cli.main(command)
+    assert measured == [str(mine)]
+
+
+def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = tmp_path / "lr.safetensors"
+    save_model(weights, SigmoidBeliefNet(784, [4, 3]), {"estimator": "lr", "best_step": "1500"})
+    command = ["compare", "--ckpt", str(weights), "--estimators", *FEW[:2], *AMOUNTS]
+    assert cli.main([*command, "--output", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in shown.out
+    assert shown.out == (tmp_path / "compare.md").read_text() + "\n"  # the page alone: progress goes to standard error
+    assert "likelihood_ratio: 3 images in" in shown.err
+
+
+def test_initial_weights_are_those_that_training_would_start_from(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text("model: {layers: [4, 3], pixel_bias: true}")
+    configs = ["base.yaml", "estimator/likelihood_ratio.yaml", str(tmp_path / "tiny.yaml")]
+    trained = compare._untrained(configs, None)
+    assert trained.estimator is None  # its baselines are untrained: they are trained like those of the others
+    bright = trained.data.mean.argmax()
+    assert trained.model.generative[0].bias[bright].item() == pytest.approx(trained.data.mean[bright].logit().item())
+    elsewhere = compare._untrained(configs, tmp_path).data
+    assert isinstance(elsewhere, BinarizedMNIST)
+    assert elsewhere.data_dir == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--estimators", "nobody"], "there is no estimator nobody, expected one of"),
+        (["--num-images", "1"], "--num-images: got '1', expected a whole number of at least 2"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(
+    more: list[str], sentence: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments(tiny, tmp_path, *more)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "Traceback" not in error
+
+
+def test_a_checkpoint_or_a_config_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare"]) == 2
+    assert "one of the arguments --ckpt/--ckpt_path --config is required" in capsys.readouterr().err
+
+
+def test_the_front_is_made_of_unbiased_estimators_that_none_undercuts() -> None:
+    def row(name: str, ms: float, within: float, unbiased: bool = True, objective: str = "elbo") -> dict[str, object]:
+        figure = {"value": within, "standard_error": 0.1}
+        return {"estimator": name, "ms_per_step": ms, "within": figure, "unbiased": unbiased, "objective": objective}
+
+    rows = [row("dear", 9, 5), row("best", 5, 1), row("cheap", 1, 5), row("biased", 0.5, 0.1, False)]
+    rows += [row("other", 0.5, 0.1, True, "multi_sample"), row("beaten", 2, 6)]
+    assert [each["estimator"] for each in front(rows)] == ["cheap", "best"]
+
+
+def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "compare.json").write_text("{")
+    with pytest.raises(ValueError, match=r"cannot be read .* run it again"):
+        write_compare(tmp_path)
