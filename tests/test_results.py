@@ -16,12 +16,12 @@ from lightning_modules.shipped_estimators import shipped_names
 from lightning_modules.studies.recipe import LONG, SHORT
 from releg.records.file_names import TRIALS
 from releg.records.names import BUDGETS, PUBLISHED_BUDGET
-from releg.records.runs import Row, read_manifest
 from releg.report.bench import tabulated
 from releg.report.figure1_data import at_shared_weights, from_csv, largest, layers_of, number
 from releg.report.luck import by_luck, variance_over_seeds
 from releg.report.readme import write_readme
 from releg.report.recipe import BUDGET_RECIPE, best_recipes, tells_of_shapes
+from releg.report.runs import Row, read_manifest
 from releg.report.summary import summary
 from releg.report.table1 import gap, longer_rows
 from releg.report.tables import listed, power_of_ten

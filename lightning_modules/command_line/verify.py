@@ -21,9 +21,9 @@ from lightning_modules.grid.options import at_least
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
 from releg.records.file_names import RUNS, TABLE1, WEIGHTS
-from releg.records.runs import Row, longer_folders
 from releg.report import tables
 from releg.report.artefacts import readable
+from releg.report.runs import Row, longer_folders
 from releg.report.table1 import Paper, read_paper
 from releg.weights import load
 

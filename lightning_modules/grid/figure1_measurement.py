@@ -20,8 +20,8 @@ from releg.files import write_json
 from releg.records.csv_formats import read_variances
 from releg.records.file_names import RUNS
 from releg.records.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, FIGURE1_SAMPLES, PUBLISHED_BUDGET
-from releg.records.runs import digest_of_run
 from releg.report.figure1_data import MEASURED_RUN, measurement_file, read_measured
+from releg.report.runs import digest_of_run
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
 

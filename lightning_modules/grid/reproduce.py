@@ -24,7 +24,7 @@ from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, Optio
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended
 from lightning_modules.run.settings import Settings, build
 from releg.records.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
-from releg.records.runs import read_manifest
+from releg.report.runs import read_manifest
 
 OnEnd = Callable[[Mapping[GridRun, str]], object]  # called after a run has ended, with what went wrong so far
 

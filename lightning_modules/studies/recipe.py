@@ -29,8 +29,8 @@ from releg.files import write_json
 from releg.measure.units_in_use import units_in_use
 from releg.records.file_names import TRIALS
 from releg.records.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
-from releg.records.runs import commits
 from releg.report.recipe import BUDGET_RECIPE, best_common_recipe, best_recipes, tells_of_shapes, write_recipe
+from releg.report.runs import commits
 
 RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)

@@ -11,9 +11,9 @@ from typing import Any
 from releg.files import write_atomically
 from releg.records.file_names import BENCH, BENCH_STUDIES
 from releg.records.names import label_of
-from releg.records.runs import commit_words
 from releg.report.artefacts import readable, remove
 from releg.report.bench_plot import draw
+from releg.report.runs import commit_words
 from releg.report.style import as_bytes
 from releg.report.tables import table
 

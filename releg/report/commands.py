@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from releg.records.names import ARCHITECTURES, ESTIMATORS, PAPER_DATA, budget_name
-from releg.records.runs import Manifest, Run
+from releg.report.runs import Manifest, Run
 
 Cell = tuple[str, str]  # architecture, estimator
 GRID: list[Cell] = [(architecture, estimator) for architecture in ARCHITECTURES for estimator in ESTIMATORS]

@@ -12,9 +12,9 @@ from releg.files import write_atomically
 from releg.records.csv_formats import csv_text
 from releg.records.file_names import COMPARE
 from releg.records.names import label_of
-from releg.records.runs import Row, machine
 from releg.report.artefacts import readable
 from releg.report.compare_plot import draw
+from releg.report.runs import Row, machine
 from releg.report.style import as_bytes
 from releg.report.tables import plain, table, with_error
 

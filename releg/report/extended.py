@@ -7,7 +7,8 @@ from pathlib import Path
 from releg.files import write_atomically, write_json
 from releg.records.file_names import EXTENDED, EXTENDED_RUNS
 from releg.records.names import label_of
-from releg.records.runs import (
+from releg.report.race import write_race
+from releg.report.runs import (
     Manifest,
     Row,
     bound_title,
@@ -17,7 +18,6 @@ from releg.records.runs import (
     read_manifest,
     unfinished_lines,
 )
-from releg.report.race import write_race
 from releg.report.tables import as_csv, plus_minus, table
 
 COLUMNS = (

@@ -17,7 +17,6 @@ from mpl_toolkits.axes_grid1 import make_axes_locatable
 from releg.files import write_atomically
 from releg.records.file_names import FIGURE1
 from releg.records.names import ESTIMATORS, label_of
-from releg.records.runs import Run, budget_sentence, read_manifest
 from releg.report.artefacts import remove
 from releg.report.figure1_data import (
     Point,
@@ -32,6 +31,7 @@ from releg.report.figure1_data import (
     number,
     run_words,
 )
+from releg.report.runs import Run, budget_sentence, read_manifest
 from releg.report.style import as_bytes, in_style
 
 LAYER_STYLES: list[tuple[Any, str]] = [("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ((0, (6, 1, 1, 1, 1, 1)), "v")]

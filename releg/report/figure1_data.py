@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from releg.records.csv_formats import WHOLE, csv_text, read_csv, read_variances
 from releg.records.file_names import FIGURE1, MEASUREMENTS, VARIANCES
 from releg.records.names import ESTIMATORS
-from releg.records.runs import Manifest, Run, digest_of_run, figure1_runs, read_manifest
 from releg.report.artefacts import readable
+from releg.report.runs import Manifest, Run, digest_of_run, figure1_runs, read_manifest
 
 NUMBERS = ("seed", "step", "seconds", "layer", "value", "standard_error", "num_images", "samples_per_image")
 OPTIONAL = ("seconds", "layer", "standard_error", "num_images", "samples_per_image")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from releg.records.file_names import RUNS, TEST_BITS
 from releg.records.names import label_of
-from releg.records.runs import Row, Run, longer_folders, read_manifest
 from releg.report.artefacts import readable
+from releg.report.runs import Row, Run, longer_folders, read_manifest
 from releg.report.tables import listed
 
 STANDARD_ERRORS = 2.0  # a difference up to this many can be luck

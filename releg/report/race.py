@@ -13,9 +13,9 @@ from releg.files import write_atomically, write_json
 from releg.records.csv_formats import csv_text, read_csv
 from releg.records.file_names import RACE
 from releg.records.names import CONSTANT_RATE, label_of
-from releg.records.runs import Manifest, Row, Run, bound_title, budget_sentence, machine, threads_of
 from releg.report.artefacts import remove
 from releg.report.race_plot import Curve, draw
+from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine, threads_of
 from releg.report.style import as_bytes
 from releg.report.tables import table
 

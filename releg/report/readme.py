@@ -19,7 +19,8 @@ from releg.records.file_names import (
     WEIGHTS,
 )
 from releg.records.names import BUDGETS, DEFAULT_BUDGET, LONGEST_BUDGETS, label_of
-from releg.records.runs import (
+from releg.report.commands import command_words
+from releg.report.runs import (
     Manifest,
     Run,
     budget_sentence,
@@ -30,7 +31,6 @@ from releg.records.runs import (
     training_minutes,
     unfinished_lines,
 )
-from releg.report.commands import command_words
 from releg.report.writers import REPORTS
 
 # Files that no report writes: those that come first, and those that come last

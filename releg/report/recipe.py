@@ -11,9 +11,9 @@ from typing import Any
 from releg.files import write_atomically
 from releg.records.file_names import RECIPE_PAGE, RUNS, TRIALS
 from releg.records.names import BUDGETS, CONSTANT_RATE, ESTIMATORS, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, label_of
-from releg.records.runs import Run, commits, read_manifest
 from releg.report.artefacts import readable
 from releg.report.luck import by_luck, pooled_variance
+from releg.report.runs import Run, commits, read_manifest
 from releg.report.tables import listed, table
 
 Entry = dict[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from releg.records.file_names import TABLE1
 from releg.records.names import ESTIMATORS, label_of
-from releg.records.runs import Manifest, Row, budget_sentence, machine, on_one_thread, read_manifest, training_minutes
+from releg.report.runs import Manifest, Row, budget_sentence, machine, on_one_thread, read_manifest, training_minutes
 from releg.report.table1 import longer_rows, read_paper
 from releg.report.tables import plus_minus, table
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from releg.files import write_atomically, write_json
 from releg.records.file_names import PAPER, RUNS, TABLE1
 from releg.records.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET, label_of
-from releg.records.runs import (
+from releg.report.artefacts import readable
+from releg.report.luck import by_luck, luck_words, variance_over_seeds
+from releg.report.runs import (
     Manifest,
     Row,
     Run,
@@ -20,8 +22,6 @@ from releg.records.runs import (
     read_manifest,
     unfinished_lines,
 )
-from releg.report.artefacts import readable
-from releg.report.luck import by_luck, luck_words, variance_over_seeds
 from releg.report.tables import as_csv, listed, plus_minus, table
 
 Paper = dict[str, dict[str, float]]

@@ -8,7 +8,6 @@ from pathlib import Path
 from releg.files import write_atomically
 from releg.records.file_names import FIGURE1, VARIANCE_PAGE
 from releg.records.names import label_of
-from releg.records.runs import budget_sentence, commit_words, machine, read_manifest
 from releg.report.artefacts import remove
 from releg.report.figure1_data import (
     Measurement,
@@ -27,6 +26,7 @@ from releg.report.figure1_data import (
     read_measured,
     run_words,
 )
+from releg.report.runs import budget_sentence, commit_words, machine, read_manifest
 from releg.report.tables import power_of_ten, table
 
 PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten

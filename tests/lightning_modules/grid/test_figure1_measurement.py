@@ -14,8 +14,8 @@ from lightning_modules.grid.options import parse_options
 from lightning_modules.run.result import write_result
 from releg.architecture import layers_of
 from releg.records.csv_formats import VARIANCE_COLUMNS, csv_text
-from releg.records.runs import digest_of_run
 from releg.report.figure1_data import measurement_file, read_measured
+from releg.report.runs import digest_of_run
 from tests.lightning_modules.run_states import RESULT
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from lightning_modules.grid.options import parse_options
 from releg.records.names import ARCHITECTURES, BUDGETS, ESTIMATORS
-from releg.records.runs import read_manifest
 from releg.report.commands import command_words, commands_for
+from releg.report.runs import read_manifest
 from tests.releg.report.synthetic import entry, write_results
 
 STEPS = BUDGETS["converged"]

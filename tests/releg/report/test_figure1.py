@@ -16,7 +16,6 @@ from matplotlib.text import Text
 from releg.records.csv_formats import VARIANCE_COLUMNS, read_variances
 from releg.records.file_names import METRICS, RESULT
 from releg.records.names import ESTIMATORS
-from releg.records.runs import digest_of_run, read_manifest
 from releg.report.all import write_all
 from releg.report.figure1 import draw, panel_notes, write_figure1
 from releg.report.figure1_data import (
@@ -32,6 +31,7 @@ from releg.report.figure1_data import (
     measurement_file,
     number,
 )
+from releg.report.runs import digest_of_run, read_manifest
 from releg.report.variance import against_paper, ratio, show, write_variance
 from tests.releg.report.synthetic import entry, write_curves, write_results
 
