@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 class Baseline(nn.Module, ABC):
@@ -138,7 +138,7 @@ class BaselineStack(nn.ModuleList):
         for part in self._parts():
             part.attach(model, generator)
 
-    def remainders(self, path: Path, signals: list[Tensor]) -> list[Tensor]:
+    def remainders(self, path: Trajectory, signals: list[Tensor]) -> list[Tensor]:
         """f_l - b_l per layer, (N,); differentiable w.r.t. the parameters of the baselines."""
         remainders = []
         for layer, (below, remainder) in enumerate(zip(path.layer_inputs(), signals, strict=True)):

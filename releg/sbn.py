@@ -15,7 +15,7 @@ from releg.architecture import architecture_name
 
 
 @dataclass(frozen=True)
-class Path:
+class Trajectory:
     """One simulation of the inference net: N rows, layers shallow first."""
 
     x: Tensor  # (N, data_size)
@@ -95,7 +95,7 @@ class SigmoidBeliefNet(nn.Module):
             for size in self.layers
         ]
 
-    def infer(self, x: Tensor, noise: Sequence[Tensor]) -> Path:
+    def infer(self, x: Tensor, noise: Sequence[Tensor]) -> Trajectory:
         """Sample z from the inference net with the given noise."""
         self.check_noise(x, noise)
         centred = x - self.mean
@@ -104,7 +104,7 @@ class SigmoidBeliefNet(nn.Module):
         for linear, layer_noise in zip(self.inference, noise, strict=True):
             logits.append(linear(z[-1] if z else centred))
             z.append(bernoulli.sample(logits[-1].detach(), layer_noise))
-        return Path(x, centred, list(noise), logits, z)
+        return Trajectory(x, centred, list(noise), logits, z)
 
     def inference_logits(self, layer: int, below: Tensor) -> Tensor:
         """Logits of q(z[layer] | below), where below is x for layer 0, else z[layer - 1]."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.compiled.uniform import draw_uniform
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Estimate:
     auxiliary_loss: Tensor | None = None  # (B,) trains the estimator's own parameters
     logit_grads: list[Tensor] | None = None  # (N, H) per layer, estimate of d elbo / d logits, if it has this form
     # With these two the gradient needs no graph (releg/gradients.py). An estimator may leave them out
-    path: Path | None = None  # along which logit_grads were estimated
+    path: Trajectory | None = None  # along which logit_grads were estimated
     generative_grads: list[Tensor] | None = None  # (N, H) of p(x | z[0]), ..., p(z[-1]): d elbo / d their logits
 
 

@@ -14,7 +14,7 @@ from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.simulation import simulate
 from releg.kernels import EngineName, engine_for
 from releg.kernels.log_product import LogProduct
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 NUMBERS_AT_ONCE = 2**22  # of the (rows, units, deeper units) arrays
 
@@ -70,7 +70,7 @@ class LocalExpectation(Estimator):
 
 
 @torch.no_grad()
-def _gradient(model: SigmoidBeliefNet, path: Path, layer: int, signal: Tensor, difference: Tensor) -> Tensor:
+def _gradient(model: SigmoidBeliefNet, path: Trajectory, layer: int, signal: Tensor, difference: Tensor) -> Tensor:
     """Sum over k in {0, 1} of q(k) f_k (k - mean), (N, H). The signal is f_l minus a baseline."""
     prior = path.logits[layer].detach()
     if layer + 1 == len(model.layers):
@@ -80,7 +80,7 @@ def _gradient(model: SigmoidBeliefNet, path: Path, layer: int, signal: Tensor, d
     return torch.sigmoid(posterior) * f_one * (1 - mean) - torch.sigmoid(-posterior) * f_zero * mean
 
 
-def _deeper_evidence(model: SigmoidBeliefNet, path: Path, layer: int) -> Tensor:
+def _deeper_evidence(model: SigmoidBeliefNet, path: Trajectory, layer: int) -> Tensor:
     """log q(z[l+1] | z_i = 1, others) - log q(z[l+1] | z_i = 0, others), (N, H)."""
     weight = model.inference[layer + 1].weight.detach().T  # (H, K)
     logits, sign = path.logits[layer + 1].detach(), 1 - 2 * path.z[layer]

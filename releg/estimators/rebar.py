@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from releg.estimators.parts.relaxed_control import RelaxedControl
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 class Rebar(RelaxedControl):
@@ -24,6 +24,6 @@ class Rebar(RelaxedControl):
     def __init__(self, temperature: float = 0.5, scale: float = 1.0) -> None:
         super().__init__(temperature, scale)
 
-    def control(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
+    def control(self, model: SigmoidBeliefNet, path: Trajectory, layer: int, logits: Tensor, h: Tensor) -> Tensor:
         """s c(h), (N,)."""
         return self.scales[layer] * self.relaxed_signal(model, path, layer, logits, h)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.parts.relaxed_control import RelaxedControl
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 class Relax(RelaxedControl):
@@ -44,7 +44,7 @@ class Relax(RelaxedControl):
             nn.init.zeros_(zero)
         return nn.Sequential(first, nn.Tanh(), last)
 
-    def control(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
+    def control(self, model: SigmoidBeliefNet, path: Trajectory, layer: int, logits: Tensor, h: Tensor) -> Tensor:
         """s f(sigmoid(h / temperature)) + net(h, input of the layer), (N,)."""
         free: Tensor = self.nets[layer](torch.cat([path.layer_inputs()[layer], h], dim=1))
         return self.scales[layer] * self.relaxed_signal(model, path, layer, logits, h) + free.squeeze(-1)

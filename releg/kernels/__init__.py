@@ -19,10 +19,10 @@ from torch import Tensor
 from releg.compiled import has_numba
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.dense import flip_differences
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 EngineName = Literal["auto", "cpu", "triton", "batched", "dense"]
-Engine = Callable[[SigmoidBeliefNet, Path, Sequence[Tensor], bool], list[Tensor]]
+Engine = Callable[[SigmoidBeliefNet, Trajectory, Sequence[Tensor], bool], list[Tensor]]
 
 logger = logging.getLogger("releg")
 
@@ -51,7 +51,7 @@ class AutoEngine:
     cpu: Engine | None = field(default=None)
 
     def __call__(
-        self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
     ) -> list[Tensor]:
         """f1 - f0 of every unit, (N, H) per layer."""
         return self.choose(path.x)(model, path, generative_logits, entropy)

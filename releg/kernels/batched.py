@@ -23,7 +23,7 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.kernels.log_product import LogProduct
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 logger = logging.getLogger("releg")
 
@@ -49,7 +49,7 @@ class BatchedEngine:
 
     @torch.no_grad()
     def __call__(
-        self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
     ) -> list[Tensor]:
         """f1 - f0 of every unit, (N, H) per layer."""
         logits = [r.detach() for r in generative_logits]
@@ -69,7 +69,7 @@ class _Layer:
     """All flips of one layer."""
 
     def __init__(
-        self, model: SigmoidBeliefNet, path: Path, generative_logits: list[Tensor], layer: int, entropy: bool
+        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: list[Tensor], layer: int, entropy: bool
     ) -> None:
         self.model = model
         self.path = path
@@ -196,7 +196,7 @@ def _log_once(message: str) -> None:
 
 
 def linear_terms(
-    model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], layer: int, entropy: bool
+    model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], layer: int, entropy: bool
 ) -> Tensor:
     """s * (below @ W + g - a - z[l+1] @ V), (N, H), without the last term if entropies replace -log q."""
     weight = model.generative[layer].weight.detach()  # (J, H)

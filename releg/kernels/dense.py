@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 ROWS_AT_ONCE = 10_000  # (image, unit) pairs simulated together
 
 
 @torch.no_grad()
 def flip_differences(
-    model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+    model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
 ) -> list[Tensor]:
     """f1 - f0 of every unit, (N, H) per layer: f with the unit clamped to 1 minus f with it clamped to 0.
 
@@ -35,7 +35,9 @@ def flip_differences(
     return differences
 
 
-def _clamped_f(model: SigmoidBeliefNet, path: Path, layer: int, pairs: Tensor, value: float, entropy: bool) -> Tensor:
+def _clamped_f(
+    model: SigmoidBeliefNet, path: Trajectory, layer: int, pairs: Tensor, value: float, entropy: bool
+) -> Tensor:
     """f of every (row, unit) pair, with that unit of `layer` set to value and all deeper layers simulated again."""
     rows, units = pairs.T
     x = path.x[rows]

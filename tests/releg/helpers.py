@@ -5,7 +5,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 def random_model(
@@ -24,7 +24,7 @@ def random_x(rows: int, data_size: int, seed: int = 0, dtype: torch.dtype = torc
     return (torch.rand(rows, data_size, generator=generator) < 0.5).to(dtype)
 
 
-def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Path, list[Tensor]]:
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Trajectory, list[Tensor]]:
     """A path of the inference net per row of random images, and the logits of the generative net there."""
     x = random_x(rows, model.data_size, seed, model.mean.dtype)
     path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))

@@ -13,7 +13,7 @@ from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.relaxation import check_temperature, concrete, hidden, hidden_given
 from releg.estimators.parts.signals import continued_signal, derivative
 from releg.estimators.parts.simulation import Simulation, simulate, squared
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 Control = Callable[[int, Tensor, Tensor], Tensor]  # (layer, its constant logits (N, H), h (N, H)) -> c (N,)
 
@@ -63,10 +63,12 @@ class RelaxedControl(Estimator):
         return simulation.answer(gradients, self.samples, squared(gradients) if self.training else None)
 
     @abstractmethod
-    def control(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
+    def control(self, model: SigmoidBeliefNet, path: Trajectory, layer: int, logits: Tensor, h: Tensor) -> Tensor:
         """c of one layer, (N,). Its logits (N, H) are constants."""
 
-    def relaxed_signal(self, model: SigmoidBeliefNet, path: Path, layer: int, logits: Tensor, h: Tensor) -> Tensor:
+    def relaxed_signal(
+        self, model: SigmoidBeliefNet, path: Trajectory, layer: int, logits: Tensor, h: Tensor
+    ) -> Tensor:
         """f_l at relaxed z = sigmoid(h / temperature), (N,), with deeper layers relaxed too."""
         temperature = self.log_temperatures[layer].exp()
         relaxed, below = torch.sigmoid(h / temperature), path.parents()[layer]

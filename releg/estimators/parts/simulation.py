@@ -12,14 +12,14 @@ from torch import Tensor
 from releg.compiled.layer import Sampled, log_prob_and_score, sample_and_score
 from releg.estimators.base import Estimate, Estimator, mean_over_paths, surrogate_of
 from releg.estimators.parts.signals import layer_signals
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 @dataclass(frozen=True)
 class Simulation:
     """N paths through the inference net with their signals and scores, which are detached."""
 
-    path: Path
+    path: Trajectory
     generative_logits: list[Tensor]  # (N, H) of p(x | z[0]), ..., p(z[-1]), in the graph
     log_p_terms: list[Tensor]  # (N,) of the same conditionals, in the graph
     signals: list[Tensor]  # (N,) f_l per layer
@@ -105,7 +105,7 @@ def simulate(
 
 def _infer(
     model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], first_logits: Tensor | None
-) -> tuple[Path, list[Sampled]]:
+) -> tuple[Trajectory, list[Sampled]]:
     """model.infer, with the log-probability, score and slope of each sample."""
     model.check_noise(x, noise)
     centred = x - model.mean
@@ -115,7 +115,7 @@ def _infer(
         if len(logits) == len(sampled):
             logits.append(linear(sampled[-1].z if sampled else centred))
         sampled.append(sample_and_score(logits[-1].detach(), layer_noise))
-    return Path(x, centred, noise, logits, [layer.z for layer in sampled]), sampled
+    return Trajectory(x, centred, noise, logits, [layer.z for layer in sampled]), sampled
 
 
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:

@@ -55,7 +55,7 @@ from torch import Tensor
 from releg.compiled.threads import run_team
 from releg.kernels.cpu.entry import entry_for
 from releg.kernels.cpu.layout import Shape, Workspace
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)
 
@@ -83,7 +83,7 @@ class CpuEngine:
 
     @torch.no_grad()
     def __call__(
-        self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
     ) -> list[Tensor]:
         """f1 - f0 of every unit, (N, H) per layer."""
         check_tensor(path.x)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 TILE = 16  # units whose factors are multiplied together: two vectors
 ABREAST = 5  # rows whose factors are multiplied together
@@ -272,7 +272,7 @@ class Workspace:
                 self.links["weights"][2 * layer - 1] = inference[layer].data_ptr()
         return [*generative, *inference]
 
-    def set_rows(self, path: Path, generative_logits: Sequence[Tensor], rows: slice) -> list[Tensor]:
+    def set_rows(self, path: Trajectory, generative_logits: Sequence[Tensor], rows: slice) -> list[Tensor]:
         """Where these rows of the path are; returns the tensors to keep."""
         kept: list[Tensor] = []
         whole = (rows.start, rows.stop) == (0, len(path.x))

@@ -11,7 +11,7 @@ from torch import Tensor
 from releg import bernoulli
 from releg.kernels.batched import linear_terms, margin_of
 from releg.kernels.triton.ops import INTERPRETED, deeper_changes, log_products
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
 @dataclass
@@ -20,7 +20,7 @@ class TritonEngine:
 
     @torch.no_grad()
     def __call__(
-        self, model: SigmoidBeliefNet, path: Path, generative_logits: Sequence[Tensor], entropy: bool = False
+        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
     ) -> list[Tensor]:
         """f1 - f0 of every unit, (N, H) per layer."""
         check_tensor(path.x)
@@ -36,7 +36,7 @@ class TritonEngine:
 class _Flips:
     """All flips of a path."""
 
-    def __init__(self, model: SigmoidBeliefNet, path: Path, r: list[Tensor], entropy: bool) -> None:
+    def __init__(self, model: SigmoidBeliefNet, path: Trajectory, r: list[Tensor], entropy: bool) -> None:
         self.model, self.path, self.r, self.entropy = model, path, r, entropy
         self.logits = [a.detach() for a in path.logits]
         self.signs = [1 - 2 * z for z in path.z]  # (N, H) s

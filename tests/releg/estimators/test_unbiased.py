@@ -174,7 +174,7 @@ def test_every_estimator_of_the_package_is_in_the_list() -> None:
 
 
 def prior_at_the_mean(
-    model: sbn.SigmoidBeliefNet, path: sbn.Path, generative_logits: list[Tensor], entropy: bool
+    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor], entropy: bool
 ) -> list[Tensor]:
     """A wrong engine: a flipped unit of the deepest layer is scored by the prior at its mean, so f1 - f0 lacks it."""
     *shallower, deepest = flip_differences(model, path, generative_logits, entropy)
@@ -182,7 +182,7 @@ def prior_at_the_mean(
 
 
 def without_own_log_q(
-    model: sbn.SigmoidBeliefNet, path: sbn.Path, generative_logits: list[Tensor], entropy: bool
+    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor], entropy: bool
 ) -> list[Tensor]:
     """A wrong engine: -log q of the flipped unit is missing from the shallowest layer."""
     shallowest, *deeper = flip_differences(model, path, generative_logits, entropy)
@@ -190,7 +190,7 @@ def without_own_log_q(
 
 
 def descendants_not_simulated(
-    model: sbn.SigmoidBeliefNet, path: sbn.Path, generative_logits: list[Tensor], entropy: bool
+    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor], entropy: bool
 ) -> list[Tensor]:
     """A wrong engine: the deeper layers keep their values when a unit above them is flipped."""
     frozen = [torch.where(z == 1, 0.0, 1 - 1e-16) for z in path.z]  # noise that makes every unit stay as it is

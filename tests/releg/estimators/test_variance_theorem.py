@@ -10,7 +10,7 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.parts.signals import layer_signals
 from releg.kernels.dense import flip_differences
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.releg.helpers import random_model, random_x
 
 LAYERS = [[3], [2, 2], [1, 2, 1], [2, 1, 2], [1, 1, 1, 1]]
@@ -79,7 +79,7 @@ class Unit:
         self.score_by_mean = bernoulli.score(logit, z) / bernoulli.variance(logit)  # d log q / d mean
         self.groups = self._cells_of_the_others(path, noise, layer, unit)
 
-    def _cells_of_the_others(self, path: Path, noise: list[Tensor], layer: int, unit: int) -> Tensor:
+    def _cells_of_the_others(self, path: Trajectory, noise: list[Tensor], layer: int, unit: int) -> Tensor:
         """An index for each cell such that cells that differ in the unit's own noise only share it."""
         others = list(noise)
         others[layer] = torch.cat([noise[layer][:, :unit], noise[layer][:, unit + 1 :]], dim=1)

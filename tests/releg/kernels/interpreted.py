@@ -26,8 +26,7 @@ from releg.kernels import engine_for
 from releg.kernels import triton as triton_engine
 from releg.kernels.dense import flip_differences
 from releg.kernels.triton import TritonEngine, ops
-from releg.sbn import Path as NetPath
-from releg.sbn import SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 from releg.weights import load
 from tests.environment import ROOT
 from tests.releg.helpers import error, random_model, random_x, simulate
@@ -92,14 +91,14 @@ def trained() -> tuple[float, float]:
 
 
 @torch.no_grad()
-def nearest_threshold(model: SigmoidBeliefNet, path: NetPath) -> float:
+def nearest_threshold(model: SigmoidBeliefNet, path: Trajectory) -> float:
     """How close any flip of the first of two layers brings a unit of the second one to its threshold."""
     _, logits = path.logits
     moved = (1 - 2 * path.z[0])[..., None] * model.inference[1].weight.T  # (N, H, K)
     return float((torch.logit(path.noise[1])[:, None] - logits[:, None] - moved).abs().min())
 
 
-def against_cpu_engine(model: SigmoidBeliefNet, path: NetPath, r: list[Tensor]) -> tuple[float, float]:
+def against_cpu_engine(model: SigmoidBeliefNet, path: Trajectory, r: list[Tensor]) -> tuple[float, float]:
     return error(TritonEngine()(model, path, r), engine_for("cpu", 256.0, 1)(model, path, r, False)), 1e-4
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -19,10 +19,10 @@ from torch import Tensor
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.kernels.cpu import CpuEngine, layout
 from releg.kernels.dense import flip_differences
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.releg.helpers import error, random_model, random_x, simulate
 
-ROOT = FilePath(__file__).parents[3]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("entropy", [False, True])
@@ -83,7 +83,7 @@ def test_noise_of_0_and_1_is_never_crossed() -> None:
     frozen = replace(path, noise=[1 - z for z in path.z])
     expected = flip_differences(model, frozen, [])
     model.float()
-    single = Path(
+    single = Trajectory(
         path.x.float(),
         path.centred.float(),
         *([t.float() for t in part] for part in (frozen.noise, path.logits, path.z)),
@@ -113,7 +113,7 @@ def test_strided_inputs_are_read_as_what_they_are() -> None:
     for linear in model.linears():
         linear.weight.data = linear.weight.data.T.contiguous().T
     layers = ([strided(t) for t in part] for part in (path.noise, path.logits, path.z))
-    scattered = Path(strided(path.x), strided(path.centred), *layers)
+    scattered = Trajectory(strided(path.x), strided(path.centred), *layers)
     assert not scattered.z[0].is_contiguous()
     assert error(CpuEngine()(model, scattered, [strided(r) for r in logits]), expected) < 1e-12
 
@@ -261,7 +261,7 @@ CpuEngine(threads=1)(model, *simulate(model, 2))
 
 
 @pytest.mark.long
-def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path: FilePath) -> None:
+def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path: Path) -> None:
     first, second = (run_python(COMPILING, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert first.stderr.count("releg compiling the CPU kernels for float32") == 1
     assert "compiling" not in second.stderr

@@ -19,8 +19,7 @@ from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.kernels import engine_for
 from releg.kernels.dense import flip_differences
 from releg.kernels.triton import TritonEngine
-from releg.sbn import Path as NetPath
-from releg.sbn import SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
 from tests.lightning_modules.run_states import wait_for_new_checkpoint
 from tests.releg.estimators.cases import CASES
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.cuda
 ON_CUDA = ("--trainer.accelerator", "cuda", "--trainer.devices", "1")
 
 
-def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[NetPath, list[Tensor]]:
+def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Trajectory, list[Tensor]]:
     x = random_x(rows, model.data_size, seed, model.mean.dtype)
     noise = model.draw_noise(x, torch.Generator().manual_seed(seed))
     path = model.infer(x.to(model.mean.device), [layer.to(model.mean.device) for layer in noise])
@@ -69,11 +68,11 @@ def test_float32_is_as_exact_as_on_the_cpu() -> None:
     torch.manual_seed(0)
     model = SigmoidBeliefNet(784, [200, 200])
     path, r = simulate(model, 100, 1)
-    frozen = NetPath(path.x, path.centred, [1 - z for z in path.z], path.logits, path.z)
+    frozen = Trajectory(path.x, path.centred, [1 - z for z in path.z], path.logits, path.z)
     expected = engine_for("cpu", 256.0, None)(model, frozen, r, False)
     model.cuda()
     lists = [[t.cuda() for t in tensors] for tensors in (frozen.noise, frozen.logits, frozen.z)]
-    moved = NetPath(frozen.x.cuda(), frozen.centred.cuda(), *lists)
+    moved = Trajectory(frozen.x.cuda(), frozen.centred.cuda(), *lists)
     assert error(TritonEngine()(model, moved, [logits.cuda() for logits in r]), expected) < 1e-4
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from releg.kernels import AutoEngine, EngineName, engine_for
 from releg.kernels.batched import BatchedEngine
 from releg.kernels.cpu import CpuEngine
-from releg.sbn import Path, SigmoidBeliefNet
+from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.releg.helpers import random_model, simulate
 
 FAST: list[EngineName] = ["batched", "cpu"]
@@ -62,7 +62,7 @@ def test_wide_layers_and_single_rows(layers: list[int], rows: int) -> None:
     assert_agree(answers("cpu", model, rows, 2, False), answers("batched", model, rows, 2, False), 1e-9)
 
 
-def away_from_ties(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Path, list[Tensor]]:
+def away_from_ties(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Trajectory, list[Tensor]]:
     """A path in float32 whose noise is nowhere near a mean that a unit can have after the flip of one unit above it.
 
     Checked for flips of one unit; larger sets are the same in both engines, and the seeds are fixed.
@@ -97,7 +97,7 @@ def test_rows_do_not_depend_on_the_rows_beside_them() -> None:
     model = random_model(20, [10, 8], 1.0, seed=4)
     path, logits = simulate(model, 700, 4)  # more than one pass of the cpu engine
     whole = CpuEngine()(model, path, logits)
-    few = Path(path.x[650:], path.centred[650:], [n[650:] for n in path.noise], [a[650:] for a in path.logits],
+    few = Trajectory(path.x[650:], path.centred[650:], [n[650:] for n in path.noise], [a[650:] for a in path.logits],
                [z[650:] for z in path.z])  # fmt: skip
     part = CpuEngine()(model, few, [r[650:] for r in logits])
     assert all(torch.equal(a[650:], b) for a, b in zip(whole, part, strict=True))
