@@ -22,7 +22,7 @@ from releg.report.tables import table
 PAGE = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- python -m releg.report.library -->\n", "<!-- end -->\n"
 FIGURE = f"![validation bound of the VAE against steps and against CPU seconds](../results/{LIBRARY_FIGURE})"
-HEAD = ["units", "REINFORCE, 2 samples", "CRN, 8 flips per layer", "CRN, all flips", "before", "before / all flips"]
+HEAD = ["units", "REINFORCE, 2 samples", "CRN, 8 flips per layer", "CRN, all flips"]
 STYLES: dict[str, Any] = {
     "reinforce": {"label": "REINFORCE, leave-one-out", "color": ESTIMATORS["lr"].colour},
     "flips": {"label": "CRN, 8 flips per layer", "color": ESTIMATORS["crn"].colour, "linestyle": "--"},
@@ -47,15 +47,14 @@ def times_table(results: Path) -> list[str]:
     """Milliseconds per gradient by number of units, and its memory."""
     report = json.loads((results / LIBRARY_TIMES).read_bytes())
     memory = ", ".join(
-        f"{peak['tensors']:g} MiB under a bound of {bound} ({peak['process']:g})"
-        for bound, peak in report["memory_mib"].items()
+        f"{peak['tensors']:g} MiB under a bound of {bound}" for bound, peak in report["memory_mib"].items()
     )
     return [
         *table(HEAD, [_cells(row) for row in report["rows"]]),
         "",
         f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of {_machine(report)}; medians "
-        f"over turns in one process. Before: the scalar nodes of commit {report['before']}. The tensors of a gradient "
-        f"with 200 units, including its sample, take at most {memory}; the growth of the process is in brackets.",
+        f"over turns in one process. The tensors of a gradient with 200 units, including its sample, take at most "
+        f"{memory}.",
     ]
 
 
@@ -91,10 +90,7 @@ def _machine(report: Row) -> str:
 
 def _cells(row: Row) -> list[str]:
     seconds = row["seconds"]
-    shown = [f"{1000 * seconds[name]:.0f}" for name in ("reinforce", "flips", "all")]
-    if "before" not in seconds:
-        return [str(row["units"]), *shown, "", ""]
-    return [str(row["units"]), *shown, f"{1000 * seconds['before']:.0f}", f"{seconds['before'] / seconds['all']:.0f}"]
+    return [str(row["units"]), *(f"{1000 * seconds[name]:.0f}" for name in ("reinforce", "flips", "all"))]
 
 
 @in_style

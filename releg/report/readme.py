@@ -45,7 +45,6 @@ FROM_ELSEWHERE = {
     "`python -m lightning_modules.studies.library_training` writes",
     LIBRARY_TIMES: "what a gradient of that example costs, written by "
     "`python -m lightning_modules.studies.library_times`",
-    "cuda_model.md": "predicted, not measured: the speed on two GPUs. From `python -m releg.without_gpu.speed`",
 }
 
 MANIFESTS = {"Table 1 and Figure 1": RUNS, "The second table": EXTENDED_RUNS}

@@ -1,8 +1,8 @@
 """Compiles the kernels for GPUs that need not be there: python -m tests.releg.without_gpu.compiled
 
 It prints one JSON object: of each kernel its registers, shared and stack memory (bytes; spilled registers are on the
-stack), and the size of its cubin; two faults; the page that predicts the speed. TRITON_INTERPRET must not be set, so
-test_compile.py runs this in its own process.
+stack), and the size of its cubin; two faults. TRITON_INTERPRET must not be set, so test_compile.py runs this in its own
+process.
 """
 
 import json
@@ -16,7 +16,6 @@ import triton
 
 from releg.kernels.triton.changes import change_kernel
 from releg.kernels.triton.walk import walk_kernel
-from releg.without_gpu import speed
 from releg.without_gpu.compile import Kernel, ask, kernels
 from tests.releg.kernels.interpreted import faulty_module
 
@@ -67,7 +66,7 @@ def not_compiling() -> str:
 def main() -> None:
     needs = {f"sm_{a} {kernel.name}": measured(kernel, a) for a in (80, 90, 100) for kernel in wanted(a)}
     faults = {"spilling": spilling(), "not compiling": not_compiling()}
-    print(json.dumps({"needs": needs, **faults, "page": speed.report()}))
+    print(json.dumps({"needs": needs, **faults}))
 
 
 if __name__ == "__main__":
