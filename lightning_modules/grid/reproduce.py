@@ -127,7 +127,6 @@ def _make(
     on_end: OnEnd | None = None,
     measurement_jobs: int | None = None,
 ) -> dict[GridRun, str]:
-    launcher.check_memory(waiting)
     costs = _costs(waiting, launcher.threads, start_of_a_process)
     title = f"{title}; {launcher.place}" if launcher.place else title
     then = _last_measurement(costs, measurement_jobs) if measurement_jobs else ""

@@ -62,10 +62,6 @@ class Launcher(ABC):
     pace: ClassVar[str]  # what the time estimate holds for
 
     @abstractmethod
-    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
-        """Raise ValueError if the runs do not fit into the memory of their GPUs."""
-
-    @abstractmethod
     def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
         """Make all runs, in their order, `jobs` at a time; one that fails does not stop the others."""
 

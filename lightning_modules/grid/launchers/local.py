@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from lightning_modules.grid import process, runs_per_gpu
+from lightning_modules.grid import process
 from lightning_modules.grid.launchers.contract import Ended, Job, Launcher, OnUpdate, judge
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import RunStatus
@@ -44,6 +45,18 @@ def threads_per_job(jobs: int) -> int:
     return process.threads_asked_for() or max(1, cores() // jobs)
 
 
+def identifiers() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES calls the GPUs here."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return given.split(",") if given else [str(place) for place in range(torch.cuda.device_count())]
+
+
+def least_busy(gpus: Sequence[str], taken: Iterable[str | None]) -> str | None:
+    """The GPU with the fewest runs, the first of several; none if there is no GPU."""
+    runs = Counter(taken)
+    return min(gpus, key=lambda gpu: runs[gpu], default=None)
+
+
 @dataclass(frozen=True)
 class LocalLauncher(Launcher):
     """Makes each run in a process of its own."""
@@ -51,15 +64,10 @@ class LocalLauncher(Launcher):
     keep_open: int  # a file descriptor that the processes inherit: a lock on it is held until the last one is gone
     pace = "on this machine"
 
-    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
-        """Raise ValueError if that many runs do not fit; a single run may always try."""
-        if self.jobs > 1 and (need := runs_per_gpu.mib_of_largest(waiting)):
-            runs_per_gpu.check_jobs(self.jobs, need, runs_per_gpu.free_mib())
-
     def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
         """Make all runs."""
         queue = list(waiting)
-        gpus = runs_per_gpu.identifiers() if any(runs_per_gpu.takes_gpu(each.config) for each in waiting) else []
+        gpus = identifiers()
         with _running() as running:
             while queue or running:
                 ended = [_end(job) for job in running if job.process.poll() is not None]
@@ -67,7 +75,7 @@ class LocalLauncher(Launcher):
                 while queue and len(running) < self.jobs:
                     status = queue.pop(0)
                     try:
-                        where = runs_per_gpu.least_busy(gpus, (job.gpu for job in running))
+                        where = least_busy(gpus, (job.gpu for job in running))
                         running.append(_start(status, self.threads, self.keep_open, where))
                     except OSError as error:
                         ended.append(Ended(status, 0.0, f"could not be started: {error}"))

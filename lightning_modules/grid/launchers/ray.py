@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules import ROOT
-from lightning_modules.grid import process, runs_per_gpu
+from lightning_modules.grid import process
 from lightning_modules.grid.launchers.contract import Ended, Job, Launcher, OnUpdate, judge
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import RunStatus
@@ -129,11 +129,6 @@ class RayLauncher(Launcher):
     gpus_per_run: float  # the share of a GPU that each run takes; of CPUs it takes as many as it has threads
     place = "on a Ray cluster"
     pace = "at this machine's pace"
-
-    def check_memory(self, waiting: Sequence[RunStatus]) -> None:
-        """Raise ValueError if a run does not fit its share; the GPUs of this machine stand for the cluster's."""
-        if self.gpus_per_run and (need := runs_per_gpu.mib_of_largest(waiting)):
-            runs_per_gpu.check_share(self.gpus_per_run, need, runs_per_gpu.total_mib())
 
     def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
         """Make all runs."""

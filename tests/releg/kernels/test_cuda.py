@@ -2,15 +2,12 @@
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from lightning_modules.grid import runs_per_gpu
-from lightning_modules.run.settings import Settings
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import read_estimator
 from releg.estimators.base import Estimate, Estimator
@@ -153,25 +150,6 @@ def test_two_gpus_train_together(tmp_path: Path) -> None:
     command = ["fit", *TINY, "--config", "estimator/common_random_numbers.yaml", *two, "--results_dir", str(tmp_path)]
     ended = releg(*command)
     assert ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.parametrize("estimator", ["common_random_numbers", "likelihood_ratio"])
-def test_a_run_needs_no_more_memory_than_the_grid_counts(
-    estimator: str, tmp_path: Path, lines_at_end: list[str]
-) -> None:
-    """Nothing else may use the GPU meanwhile."""
-    command = [*TINY, "--model.layers", "[200,200]", "--config", f"estimator/{estimator}.yaml", *ON_CUDA]
-    command += ["--results_dir", str(tmp_path)]
-    torch.cuda.empty_cache()
-    before = least = torch.cuda.mem_get_info()[0]
-    process = subprocess.Popen(releg_command("fit", *command), cwd=ROOT, env=ENVIRONMENT)
-    while process.poll() is None:
-        least = min(least, torch.cuda.mem_get_info()[0])
-        time.sleep(0.05)
-    assert process.returncode == 0
-    taken, counted = (before - least) / runs_per_gpu.MIB, runs_per_gpu.mib_of(Settings("fit", command).config)
-    lines_at_end.append(f"{torch.cuda.get_device_name()}: a run with {estimator} took {taken:.0f} of {counted} MiB")
-    assert 0 < taken <= counted
 
 
 def test_releg_bench_measures_on_the_gpu(tmp_path: Path, lines_at_end: list[str]) -> None:
