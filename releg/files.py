@@ -38,6 +38,17 @@ def without_infinities(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@contextlib.contextmanager
+def readable(path: Path, expected: str, fix: str) -> Iterator[None]:
+    """Turn whatever a missing or damaged file raises into a ValueError of one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}: {error}), expected {expected}; {fix}"
+        ) from error
+
+
 def check_writable(folder: Path) -> None:
     """Make the folder and raise OSError, with a sentence, if no file can be written there: now, not after hours."""
     try:

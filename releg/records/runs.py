@@ -1,0 +1,132 @@
+"""runs.json: one entry per finished run, with its settings, its result and what made it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from releg.architecture import architecture_name
+from releg.files import readable, without_infinities, write_json
+from releg.records.file_names import RESULT, RUNS
+from releg.records.names import PAPER_DATA, data_name, estimator_name, schedule_name
+
+DAMAGED = "restore the file with git, or delete it to train all runs again"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished run. Its config is flat: "model.loss"; its provenance has an entry per process that worked on it."""
+
+    folder: Path
+    config: dict[str, Any]
+    result: dict[str, Any]
+    provenance: list[dict[str, Any]]
+    estimator: str  # the grid's name: lr, crn, arm, ...
+    unbiased: bool = True
+    objective: str = "elbo"
+
+    @property
+    def data(self) -> str:
+        """The data set. Configs saved before there was a choice do not name it: they are the paper's."""
+        return data_name(self.config.get("data.class_path", PAPER_DATA))
+
+    @property
+    def architecture(self) -> str:
+        """As the paper writes it: 32-64-128-256."""
+        return architecture_name(self.config["model.layers"])
+
+    @property
+    def net(self) -> str:
+        """The architecture, and the data set unless it is the paper's."""
+        return self.architecture if self.data == PAPER_DATA else f"{self.architecture}, {self.data}"
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The cell of a table that it belongs to."""
+        return self.net, self.estimator
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything."""
+        return int(self.config["seed_everything"])
+
+    @property
+    def steps(self) -> int:
+        """The number of training steps."""
+        return int(self.config["trainer.max_steps"])
+
+    @property
+    def optimizer(self) -> str:
+        """The name of the optimiser's class."""
+        return str(self.config.get("model.optimizer.class_path", "RMSprop")).rsplit(".", 1)[-1]
+
+    @property
+    def rate(self) -> float:
+        """The optimiser's learning rate, the peak of a schedule."""
+        return float(self.config.get("model.optimizer.init_args.lr", 0.001))
+
+    @property
+    def schedule(self) -> str:
+        """How the learning rate changes: constant, linear, ..., or the class name of a schedule of the user's own."""
+        return schedule_name(self.config.get("model.lr_scheduler.class_path", ""))
+
+    @property
+    def warmup(self) -> int:
+        """The steps in which the learning rate warms up."""
+        return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
+
+    @property
+    def trained(self) -> str:
+        """A digest that tells a run from one that was trained again, even if its config gets settings with defaults."""
+        return digest([self.config["seed_everything"], self.result])
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its folder is on this machine, and holds this run and not another one in its place."""
+        try:
+            found = json.loads((self.folder / RESULT).read_bytes())
+            return all(found[key] == value for key, value in self.result.items())
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+
+
+def digest(content: object) -> str:
+    """Of what a JSON file holds."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_runs(results: Path, name: str = RUNS) -> list[Entry]:
+    """The entries of runs.json; ValueError, with a sentence, if it is missing, damaged, or not as it was written."""
+    with readable(results / name, "what reproduce.sh writes", DAMAGED):
+        return [_entry(results, recorded) for recorded in json.loads((results / name).read_bytes())["runs"]]
+
+
+def read_missing(results: Path, name: str = RUNS) -> dict[str, str]:
+    """The runs that were asked for and are not finished, and why; empty if there are none."""
+    with readable(results / name, "what reproduce.sh writes", DAMAGED):
+        return dict(json.loads((results / name).read_bytes()).get("missing", {}))
+
+
+def write_runs(results: Path, entries: Iterable[Entry], missing: Mapping[str, str], name: str = RUNS) -> None:
+    """Write runs.json; every entry has a digest, so that a changed number is noticed."""
+    runs = [_recorded(results, entry) for entry in entries]
+    write_json(results / name, {"runs": runs, "missing": dict(missing)})
+
+
+def _recorded(results: Path, entry: Entry) -> dict[str, Any]:
+    content = without_infinities({**vars(entry), "folder": str(entry.folder.relative_to(results))})
+    return {**content, "digest": digest(content)}
+
+
+def _entry(results: Path, recorded: dict[str, Any]) -> Entry:
+    content = {key: value for key, value in recorded.items() if key != "digest"}
+    if recorded.get("digest", "") not in ("", digest(content)):
+        raise ValueError(f"the entry of {content.get('folder', 'a run')} does not fit its digest")
+    estimator = content.get("estimator") or estimator_name(content["config"]["model.estimator.class_path"])
+    entry = Entry(**{**content, "folder": results / content["folder"], "estimator": estimator})
+    _ = entry.net, entry.seed, entry.steps, entry.result["test/elbo"]  # every page needs them
+    return entry

@@ -1,0 +1,102 @@
+"""What pages share: a table is columns and rows, written as Markdown, CSV or LaTeX; and what made the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from releg.files import write_atomically
+from releg.records.csv_formats import csv_text
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column of a table; a cell that is None stays empty."""
+
+    head: str
+    cell: Callable[[Row], str | None]
+    is_text: bool = False  # texts are aligned to the left, numbers to the right
+
+    def cells(self, rows: Iterable[Row]) -> list[str]:
+        """Its text in every row."""
+        return [self.cell(row) or "" for row in rows]
+
+
+def markdown(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
+    """A Markdown table; empty if there are no rows."""
+    if not rows:
+        return ""
+    rule = ["---" if column.is_text else "---:" for column in columns]
+    lines = [[column.head for column in columns], rule, *zip(*(column.cells(rows) for column in columns), strict=True)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def latex(columns: Sequence[Column[Row]], *groups: Sequence[Row], caption: str) -> str:
+    """A LaTeX table, which needs booktabs; a line is drawn between groups of rows."""
+    form = "".join("l" if column.is_text else "r" for column in columns)
+    lines = [r"% \usepackage{booktabs}", r"\begin{table}", rf"  \caption{{{_in_latex(caption)}}}", r"  \centering"]
+    lines += [rf"  \begin{{tabular}}{{{form}}}", r"    \toprule", _latex_row(column.head for column in columns)]
+    for rows in filter(None, groups):
+        lines += [r"    \midrule", *map(_latex_row, zip(*(column.cells(rows) for column in columns), strict=True))]
+    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return rf"    {' & '.join(map(_in_latex, cells))} \\"
+
+
+def _in_latex(text: str) -> str:
+    """Signs as LaTeX writes them."""
+    return re.sub(r"^([+-][\d.]+)$", r"$\1$", text).replace("±", r"$\pm$").replace("−", "$-$")
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of a JSON file as CSV; lists become words separated by spaces, None an empty cell."""
+    cells = ([" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows)
+    return csv_text(list(rows[0]), cells) if rows else ""
+
+
+def write_page(path: Path, *parts: str) -> str:
+    """Write a Markdown page of these parts, without the empty ones; return its text."""
+    text = "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+    write_atomically(path, text)
+    return text
+
+
+def remove(*paths: Path) -> None:
+    """Delete files that cannot be made now, so that nobody takes them for new ones."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def commit(entry: Mapping[str, Any]) -> str:
+    """The commit of an entry of provenance."""
+    known = entry.get("commit") or "unknown"
+    return f"{known} with uncommitted changes" if entry.get("uncommitted_changes") else str(known)
+
+
+def machine(entry: Mapping[str, Any]) -> str:
+    """Processor and cores of an entry of provenance."""
+    facts = [entry.get("processor") or "an unknown processor", f"{entry.get('cores', 'unknown')} cores"]
+    return ", ".join([*facts, *entry.get("gpus", [])])
+
+
+# What made the numbers of a page, by the name of a fact
+FACTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "commit": commit,
+    "machine": machine,
+    "Python": lambda entry: str(entry.get("python") or ""),
+    "packages": lambda entry: ", ".join(f"{name} {v}" for name, v in entry.get("packages", {}).items() if v),
+    "data": lambda entry: f"SHA-256 {entry['data_sha256']}" if entry.get("data_sha256") else "",
+}
+
+
+def made_by(provenance: Sequence[Mapping[str, Any]]) -> str:
+    """A list of commits, machines, versions and data; provenance has an entry for each process that took part."""
+    facts = {name: dict.fromkeys(filter(None, map(fact, provenance))) for name, fact in FACTS.items()}
+    return "\n".join(f"- {name}: {'; '.join(values)}" for name, values in facts.items() if values)
