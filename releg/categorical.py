@@ -10,8 +10,8 @@ from torch.nn.functional import one_hot
 
 def sample(logits: Tensor, noise: Tensor) -> Tensor:
     """z = number of k >= 1 with noise < P(z >= k). Two states: z = 1 iff noise < mean, the paper's rule (section 2)."""
-    tails = torch.softmax(logits, -1).flip(-1).cumsum(-1)[..., :-1]  # P(z >= k) for k = states - 1, ..., 1
-    return (noise[..., None] < tails).sum(-1)
+    tails = torch.softmax(logits, -1).flip(-1).cumsum(-1)  # P(z >= k) for k = states - 1, ..., 0
+    return (noise[..., None] < tails[..., :-1] / tails[..., -1:]).sum(-1)  # P(z >= 0) is 1 only up to rounding
 
 
 def gumbels(noise: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Common random numbers (Tokui & Sato 2016, Algorithm 1) for any directed model of discrete variables.
+"""Any estimator on any directed model of discrete variables; by default Algorithm 1 of Tokui & Sato (2016).
 
 A model is a list of layers, parents first; each maps x and its parents' values to logits. A `Layer` has any number of
-units, a `Node` is a single variable. f(x, z) is any function that should be large in expectation, and need not be
-differentiable w.r.t. z. `gradient` estimates the gradient of E f(x, z) for all parameters at once, whether layers share
-them or not, including those that f itself uses:
+units, a `Node` is a single variable, a `Continuous` layer brings a reparameterised sampler of its own. f(x, z) is any
+function that should be large in expectation, and need not be differentiable w.r.t. z. `gradient` estimates the gradient
+of E f(x, z) for all parameters at once, whether layers share them or not, including those that f itself uses:
 
 >>> import torch
 >>> from torch import nn
@@ -42,10 +42,20 @@ True
 from __future__ import annotations
 
 from releg.discrete.estimate import Gradient, gradient
-from releg.discrete.layers import Layer, Node, Reparameterisation, Values, bernoulli_node, gumbel_max, inverse_cdf
+from releg.discrete.layers import (
+    Continuous,
+    Layer,
+    Node,
+    Reparameterisation,
+    Values,
+    bernoulli_node,
+    gumbel_max,
+    inverse_cdf,
+)
 from releg.discrete.model import DiscreteModel, Sample
 
 __all__ = [
+    "Continuous",
     "DiscreteModel",
     "Gradient",
     "Layer",

@@ -1,34 +1,46 @@
-"""`gradient`: Algorithm 1 of Tokui & Sato (2016) with all flips of a layer in batches."""
+"""`gradient`: any estimator of one layer, layer by layer; by default Algorithm 1 of Tokui & Sato (2016)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from releg.discrete.chances import flip_chances, gradient_of_mean
-from releg.discrete.flips import Flips, flips_of, simulate
-from releg.discrete.footprint import Footprint
-from releg.discrete.layers import Layer, Values
-from releg.discrete.model import DiscreteModel, Sample, check_uniform
+from releg import functional
+from releg.discrete.flips import flipped_values
+from releg.discrete.functions import ONE_HOT, F, LayerFunction, check_rows, evaluate
+from releg.discrete.layers import Values, inverse_cdf
+from releg.discrete.memory_use import MemoryUse
+from releg.discrete.model import DiscreteModel, Draw, Sample
+from releg.functional.flip_probabilities import (
+    flip_probabilities,
+    gradient_of_mean,
+    possible_flips,
+    uniform_choice,
+)
+from releg.functional.relaxed import SAMPLERS
+from releg.functional.variables import NO_SLOPE, Answer, check_flips, check_graph, zero_with_gradient
 from releg.systematic_sampling import chosen
 
-F = Callable[[Tensor, Values], Tensor]
+Estimator = Callable[..., Answer]  # of releg.functional, or one that is called like them
 CPU_MIB = 16  # the allocator returns larger arrays to the system each time, which costs more than batching
 LISTED_BYTES = 64  # per listed flip: row, unit, state, masks, f and its change
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """The result of Algorithm 1 for N rows. Signs as in the estimators: maximise f, minimise the surrogate."""
+    """The estimate for N rows. Signs as in the estimators: maximise f, minimise the surrogate."""
 
     f: Tensor  # (N,) detached, at the sample
     surrogate: Tensor  # (N,) equals -f; its gradient is the estimate of the gradient of -E f for every parameter
     sample: Sample
     clamped_f: Values  # (N, units, states) per layer, (N, states) per node: f with a unit clamped; nan: not simulated
-    logit_grads: Values  # like the logits, estimate of d E f / d logits
+    logit_grads: Values  # like the logits, estimate of d E f / d logits; neither has layers that are relaxed
 
 
 def gradient(
@@ -40,136 +52,170 @@ def gradient(
     memory_mib: float = 256.0,
     flips: int | None = None,
     choice: Mapping[str, Tensor] | None = None,
+    *,
+    estimator: Estimator | str | Mapping[str, Estimator | str] = functional.common_random_numbers,
+    shared_noise: bool = True,
+    check: bool = True,
+    **options: Any,
 ) -> Gradient:
-    """Delta_i = sum_k f_k grad q(z_i = k | parents), f_k simulated with z_i = k and the noise of the others.
+    """Estimate the gradient of E f(x, z) for all parameters, layer by layer.
 
-    Equation 2 and Algorithm 1 of Tokui & Sato (2016); `releg.discrete.printed` has the latter as printed. Unbiased.
-    Cost: f at the sample and at each of its flips, units * (states - 1) per layer, in batches; after a flip,
-    only descendants with a changed parent are simulated. With `flips`, at most that many per row and layer.
+    By default Delta_i = sum_k f_k grad q(z_i = k | parents), f_k simulated with z_i = k and the noise of the others:
+    equation 2 and Algorithm 1 of Tokui & Sato (2016). Unbiased. Cost: f at the sample and at each of its flips,
+    units * (states - 1) per layer, in batches; after a flip, only descendants with a changed parent are simulated. With
+    `flips`, at most that many per row and layer.
+
+    Any other estimator of `releg.functional` is applied to each layer's logits and to f as a function of this layer,
+    with what follows simulated from it: unbiased if the function is. Its cost is that of the function per layer. The
+    samples of one layer have the same parents, so leave_one_out with shared_noise=False is the published hierarchical
+    ("sibling") form. The biased ones draw z with a derivative, which goes through f and through the layers after it.
 
     Args:
         model: q(z | x).
         f: (x, z by name of layer) -> (N,), row by row and finite for every z. The gradient w.r.t. parameters inside f
-            is that at the sample. Where f contains -log q, detach that term: its own expected gradient is zero.
+            is that at the sample. Where f contains -log q of discrete layers, detach that term: its own expected
+            gradient is zero.
         x: (N, ...) inputs; repeat rows for several simulations of each.
         noise: `model.draw_noise(x)`; drawn if not given.
-        generator: draws the noise and the choice if they are not given.
+        generator: draws the noise if it is not given, the choice of flips, and what else an estimator needs.
         memory_mib: bound on the memory of a batch of flips, in MiB: all tensors that are copied, listed or made by the
             layers and f. The sample with its graph, as for REINFORCE, and the result come on top. A batch has at
             least one flip. The result depends on this bound only by rounding.
         flips: how many flips to simulate per row and layer; None: all. They are chosen at random, in proportion to
             their part in the gradient of the logits, and reweighted: still unbiased, and cheaper.
         choice: (N,) uniform numbers per layer that choose the flips; drawn if not given.
+        estimator: a function of `releg.functional` or its name, for all layers; or one for each by the layer's name,
+            common random numbers for those that are not named.
+        shared_noise: simulate what follows a layer with the noise of the sample, as common random numbers always do. It
+            usually varies less than new noise, and both are unbiased.
+        check: once per model, call f and the layers with some rows repeated; an error if this changes the others.
+        options: further arguments of the estimator, such as samples=4; give functools.partial for those of one layer.
     """
-    _check_amounts(memory_mib, flips)
+    if memory_mib <= 0:
+        raise ValueError(f"memory_mib is {memory_mib}, expected a positive number; the default is 256")
+    check_flips(flips, max((layer.units * (layer.states - 1) for layer in model.discrete), default=1))
+    estimators = _by_layer(model, estimator, options, flips, choice)
     noise = model.draw_noise(x, generator) if noise is None else noise
-    with Footprint() as of_sample:
-        sample = model.sample(x, noise)
-    with Footprint() as of_f:
+    with MemoryUse() as of_sample:
+        sample = model.sample(x, noise, _relaxed(model, estimators, generator))
+    with MemoryUse() as of_f:
         value = evaluate(f, x, sample.z)
-    mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
-    copied = _copied_bytes(x, noise, sample) + LISTED_BYTES * len(x)
-    simulations = _Simulations(model, f, x, noise, sample, value.detach())
+    differentiates = any(each.func in SAMPLERS for each in estimators.values())
+    if differentiates and torch.is_grad_enabled() and not value.requires_grad:
+        raise ValueError(NO_SLOPE)
+    check_graph(value, list(sample.logits.values()))
+    if check and not model.is_checked:
+        check_rows(model, f, x, sample, value)
+        model.is_checked = True
     clamped_f: Values = {}
     logit_grads: Values = {}
     surrogate = -value
-    for layer in model.layers:
-        chance = None if flips is None else flip_chances(*_wide(layer, sample), flips)
-        wanted = None if chance is None else _choose(layer, x, chance, choice, generator)
-        made = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])  # by as many flips as x has rows
-        at_once = max(1, int(mib * 2**20 * len(x) / (made + copied)))
-        wide_f, differences = simulations.of_layer(layer, chance, wanted, at_once)
-        logits = sample.logits[layer.name]
-        clamped_f[layer.name] = layer.narrow(wide_f)
-        logit_grads[layer.name] = delta = layer.narrow(gradient_of_mean(layer.widen(logits.detach()), differences))
-        surrogate = surrogate - (delta * (logits - logits.detach())).flatten(1).sum(-1)  # adds zero
+    for layer in model.discrete:
+        function = estimators[layer.name]
+        f_l = LayerFunction(model, f, x, noise, sample, value.detach(), layer, shared_noise, generator)
+        if function.func is functional.common_random_numbers:
+            mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
+            made = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])  # by as many flips as x has rows
+            batch = max(1, int(mib * 2**20 * len(x) / (made + _copied_bytes(x, noise, sample))))
+            delta, f_k = _flip_gradient(f_l, batch, **function.keywords)
+            clamped_f[layer.name] = layer.narrow(f_k)
+        elif function.func in SAMPLERS:
+            continue
+        else:
+            delta, own = _layer_gradient(function, f_l)
+            surrogate = surrogate + own
+        logit_grads[layer.name] = layer.narrow(delta)
+        surrogate = surrogate - zero_with_gradient(sample.logits[layer.name], logit_grads[layer.name])
     return Gradient(value.detach(), surrogate, sample, clamped_f, logit_grads)
 
 
-@dataclass(frozen=True)
-class _Simulations:
-    """The flips of every layer of one sample."""
-
-    model: DiscreteModel
-    f: F
-    x: Tensor
-    noise: Mapping[str, Tensor]
-    sample: Sample
-    value: Tensor  # (N,) f at the sample
-
-    @torch.no_grad()
-    def of_layer(
-        self, layer: Layer, chance: Tensor | None, wanted: Tensor | None, at_once: int
-    ) -> tuple[Tensor, Tensor]:
-        """f_k of every unit and state, nan where not simulated, and (f_k - f) / chance: (N, units, states) each."""
-        z = layer.widen(self.sample.z[layer.name])
-        states = z.long()[..., None]
-        shape = (*z.shape, layer.states)
-        f_k = torch.full(shape, torch.nan, dtype=self.value.dtype, device=self.value.device)
-        f_k.scatter_(2, states, self.value[:, None, None].expand(states.shape))
-        differences = torch.zeros_like(f_k)
-        for part in flips_of(layer, z, wanted, at_once):
-            value = self._evaluate(layer, part)
-            change = value - self.value[part.row]
-            where = (part.row, part.unit, part.state)
-            f_k[where] = value
-            differences[where] = change if chance is None else change / chance[where].to(change.dtype)
-        return f_k, differences
-
-    def _evaluate(self, layer: Layer, flips: Flips) -> Tensor:
-        x, z = simulate(self.model, layer, self.sample, self.x, self.noise, flips)
-        return evaluate(self.f, x, z).to(self.value.dtype)
-
-
-def evaluate(f: F, x: Tensor, z: Values) -> Tensor:
-    """Checked f(x, z), (N,)."""
-    return checked_f(f(x, z), len(x), lambda row: {name: values[row].tolist() for name, values in z.items()})
-
-
-def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tensor:
-    """Return the value of f if it is one finite number per row; `states(row)` describes z for the error message."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"f gives a {type(value).__name__}, expected a tensor of shape ({rows},); use torch.as_tensor")
-    if value.shape != (rows,):
-        raise ValueError(f"f has shape {tuple(value.shape)}, expected ({rows},); sum over all axes but the first")
-    if not bool(torch.isfinite(value).all()):
-        row = int((~torch.isfinite(value)).nonzero()[0])
-        raise FloatingPointError(
-            f"f is {value[row].item()} at {states(row)}, expected finite numbers; all states of every unit are "
-            "tried, also improbable ones: give the worst of them a finite value"
-        )
-    return value if value.is_floating_point() else value.to(torch.get_default_dtype())
-
-
-def _wide(layer: Layer, sample: Sample) -> tuple[Tensor, Tensor]:
-    """Detached logits and values of a layer, with the axis of units."""
-    return layer.widen(sample.logits[layer.name].detach()), layer.widen(sample.z[layer.name])
-
-
-def _choose(
-    layer: Layer,
-    x: Tensor,
-    chance: Tensor,
+def _by_layer(
+    model: DiscreteModel,
+    estimator: Estimator | str | Mapping[str, Estimator | str],
+    options: Mapping[str, Any],
+    flips: int | None,
     choice: Mapping[str, Tensor] | None,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """The flips to simulate, (N, units, states)."""
-    if choice is None:
-        uniform = torch.rand(len(x), generator=generator, dtype=chance.dtype, device=x.device)
-    else:
-        uniform = choice[layer.name].to(chance.dtype)
-        check_uniform(uniform, (len(x),), f"choice['{layer.name}']", "give one uniform number per row, or none at all")
-    return chosen(chance.flatten(1), uniform[:, None]).view(chance.shape)
+) -> dict[str, partial[Answer]]:
+    """The estimator of every discrete layer, with its options."""
+    names = [layer.name for layer in model.discrete]
+    by_layer = dict(estimator) if isinstance(estimator, Mapping) else dict.fromkeys(names, estimator)
+    if not by_layer.keys() <= set(names):
+        raise ValueError(f"estimator is for {sorted(by_layer)}, expected names of discrete layers, {names}; correct it")
+    for_flips = {} if flips is None else {"flips": flips}
+    found = {}
+    for name in names:
+        function = partial(_named(by_layer.get(name, functional.common_random_numbers)))
+        given = options if name in by_layer else {}
+        if function.func is functional.common_random_numbers or not isinstance(estimator, Mapping):
+            given = {**for_flips, **given} if choice is None else {**for_flips, **given, "choice": choice[name]}
+        unknown = given.keys() - signature(function.func).parameters.keys()
+        if unknown:
+            raise ValueError(
+                f"{function.func.__name__} has no argument {sorted(unknown)}, expected one of its docstring"
+            )
+        found[name] = partial(function, **given)  # of a partial, its function with the arguments of both
+    return found
+
+
+def _named(estimator: Estimator | str) -> Estimator:
+    """The function of that name, or the given one."""
+    if isinstance(estimator, str):
+        if estimator not in functional.__all__:
+            raise ValueError(f"estimator is '{estimator}', expected one of {', '.join(functional.__all__)}")
+        estimator = cast(Estimator, getattr(functional, estimator))
+    if estimator is functional.local_disarm:
+        raise ValueError("local_disarm climbs the multi-sample bound of one layer, expected an estimator of E f")
+    return estimator
+
+
+def _relaxed(
+    model: DiscreteModel, estimators: Mapping[str, partial[Answer]], generator: torch.Generator | None
+) -> dict[str, Draw]:
+    """How to draw the layers whose estimators differentiate f."""
+    relaxed: dict[str, Draw] = {}
+    for layer in model.discrete:
+        function = estimators[layer.name]
+        if function.func is not functional.common_random_numbers and model.reparameterisation is not inverse_cdf:
+            raise ValueError(
+                "the model is reparameterised by gumbel_max, expected inverse_cdf for other estimators than "
+                "common_random_numbers; leave the argument out"
+            )
+        if function.func in SAMPLERS:
+            if not (layer.is_binary or layer.one_hot):
+                raise ValueError(ONE_HOT.format(layer=layer))
+            relaxed[layer.name] = partial(SAMPLERS[function.func], generator=generator, **function.keywords)
+    return relaxed
+
+
+def _flip_gradient(
+    f_l: LayerFunction, batch: int, flips: int | None = None, choice: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Common random numbers of one layer by batches of flips: the gradient by its logits, and f with a unit clamped."""
+    layer = f_l.layer
+    logits, z = layer.widen(f_l.sample.logits[layer.name].detach()), layer.read(f_l.sample.z[layer.name])
+    wanted, weight = possible_flips(logits, z), torch.ones_like(f_l.value[0])
+    if flips is not None:
+        probabilities = flip_probabilities(logits, z, flips)
+        by_row = probabilities.flatten(1)
+        wanted &= chosen(by_row, uniform_choice(by_row, choice, f_l.generator)[:, None]).view(wanted.shape)
+        weight = 1 / probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).to(f_l.value.dtype)
+    f_k = flipped_values(f_l, wanted, batch)
+    changes = torch.where(wanted, (f_k - f_l.value[:, None, None]) * weight, 0)
+    return gradient_of_mean(logits, changes), f_k
+
+
+def _layer_gradient(function: partial[Answer], f_l: LayerFunction) -> tuple[Tensor, Tensor]:
+    """An estimator's gradient by the logits of one layer, and zeros (N,) with the gradient of its own parameters."""
+    layer = f_l.layer
+    with torch.enable_grad():
+        leaf = layer.widen(f_l.sample.logits[layer.name].detach()).requires_grad_()
+        noise = layer.widen(f_l.noise[layer.name])
+        _, surrogate = function(leaf, f_l, noise, f_l.generator)
+        (grad,) = torch.autograd.grad(surrogate.sum(), leaf, retain_graph=True)
+        return -grad, surrogate - surrogate.detach()
 
 
 def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:
-    """Bytes that a batch of N flips copies from x, the noise and z; z counts twice, before and after."""
+    """Bytes that a batch of N flips lists, and copies from x, the noise and z; z counts twice, before and after."""
     arrays = [x, *noise.values(), *sample.z.values(), *sample.z.values()]
-    return sum(array.numel() * array.element_size() for array in arrays)
-
-
-def _check_amounts(memory_mib: float, flips: int | None) -> None:
-    if memory_mib <= 0:
-        raise ValueError(f"memory_mib is {memory_mib}, expected a positive number; the default is 256")
-    if flips is not None and flips < 1:
-        raise ValueError(f"flips is {flips}, expected at least 1; None simulates all flips")
+    return LISTED_BYTES * len(x) + sum(array.numel() * array.element_size() for array in arrays)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.discrete.layers import Layer, Values
-from releg.discrete.model import DiscreteModel, Sample
+from releg.discrete.functions import LayerFunction, evaluate
+from releg.discrete.layers import Continuous, Layer, Values
+from releg.discrete.model import DiscreteModel, Sample, floating_type
 
 
 @dataclass(frozen=True)
@@ -37,27 +38,16 @@ class Flips:
             yield Flips(self.row[part], self.unit[part], self.state[part])
 
 
-def flips_of(layer: Layer, z: Tensor, chosen: Tensor | None, size: int) -> Iterator[Flips]:
-    """Every unit of z (N, units) to each of its other states, or only those that are chosen, `size` or fewer at a time.
+def flips_of(wanted: Tensor, size: int) -> Iterator[Flips]:
+    """The flips in a mask (N, units, states), `size` or fewer at a time.
 
     Flips are listed for a few rows at a time, so that the lists take no more memory than the flips themselves.
-
-    Args:
-        layer: the layer to flip.
-        z: its values in the sample.
-        chosen: (N, units, states) mask of the wanted flips; those that change nothing are left out.
-        size: the largest number of flips.
     """
-    per_row = layer.units * (layer.states - 1)
-    if chosen is not None:
-        per_row = max(1, min(per_row, int(chosen.flatten(1).sum(1).max())))
-    blocks = -(-len(z) // max(1, size // per_row))
-    rows = -(-len(z) // blocks)
-    states = torch.arange(layer.states, device=z.device)
-    for start in range(0, len(z), rows):
-        block = slice(start, start + rows)
-        wanted = z[block, :, None] != states
-        row, unit, state = (wanted if chosen is None else wanted & chosen[block]).nonzero().unbind(1)
+    per_row = max(1, int(wanted.flatten(1).sum(1).max()))
+    blocks = -(-len(wanted) // max(1, size // per_row))
+    rows = -(-len(wanted) // blocks)
+    for start in range(0, len(wanted), rows):
+        row, unit, state = wanted[start : start + rows].nonzero().unbind(1)
         yield from Flips(row + start, unit, state).parts(size)
 
 
@@ -76,8 +66,10 @@ def simulate(
         flips: M of them.
     """
     rows_x = x.index_select(0, flips.row)
-    z = {name: values.index_select(0, flips.row) for name, values in sample.z.items()}
-    layer.widen(z[layer.name]).scatter_(1, flips.unit[:, None], flips.state[:, None].to(z[layer.name].dtype))
+    z = {name: values.detach().index_select(0, flips.row) for name, values in sample.z.items()}
+    states = layer.read(z[layer.name])
+    states = states.scatter(1, flips.unit[:, None], flips.state[:, None].to(states.dtype))
+    z[layer.name] = layer.show(states, floating_type(x))
     changed: dict[str, Tensor | None] = {layer.name: None}  # indices into the M rows; None: all of them
     for below in model.descendants[layer.name]:
         where = _any_parent_changed(below, changed, len(flips))
@@ -85,7 +77,7 @@ def simulate(
     return rows_x, z
 
 
-def _any_parent_changed(layer: Layer, changed: Mapping[str, Tensor | None], rows: int) -> Tensor | None:
+def _any_parent_changed(layer: Layer | Continuous, changed: Mapping[str, Tensor | None], rows: int) -> Tensor | None:
     """The rows in which a parent of the layer changed; None: all."""
     indices = [changed[name] for name in layer.parents if name in changed]
     found = [index for index in indices if index is not None]
@@ -101,7 +93,7 @@ def _any_parent_changed(layer: Layer, changed: Mapping[str, Tensor | None], rows
 
 def _simulate_layer(
     model: DiscreteModel,
-    layer: Layer,
+    layer: Layer | Continuous,
     x: Tensor,
     z: Values,
     noise: Mapping[str, Tensor],
@@ -109,14 +101,33 @@ def _simulate_layer(
     where: Tensor | None,
 ) -> Tensor:
     """Replace the layer's values in z in the rows `where`; return those rows in which it changed."""
+    old = z[layer.name]
     if where is not None:
         if len(where) == 0:
             return where
         parents = {name: z[name][where] for name in layer.parents}
         new = model.simulate_again(layer, x[where], parents, noise, row[where])
-        old = layer.widen(z[layer.name])[where]
-        layer.widen(z[layer.name])[where] = new
-        return where[(new != old).any(1)]
-    new = model.simulate_again(layer, x, z, noise, row)
-    old, z[layer.name] = layer.widen(z[layer.name]), layer.narrow(new)
-    return (new != old).any(1).nonzero().squeeze(1)
+        changed = (new != old[where]).view(len(new), -1).any(1)
+        old[where] = new
+        return where[changed]
+    z[layer.name] = model.simulate_again(layer, x, z, noise, row)
+    return (z[layer.name] != old).view(len(old), -1).any(1).nonzero().squeeze(1)
+
+
+@torch.no_grad()
+def flipped_values(f_l: LayerFunction, wanted: Tensor, batch: int) -> Tensor:
+    """f with one unit set to each state, (N, units, states): nan unless that is the sample's state or a wanted flip.
+
+    Args:
+        f_l: f as a function of the layer that is flipped.
+        wanted: (N, units, states) mask of the flips to simulate.
+        batch: the largest number of flips to simulate together.
+    """
+    layer, value = f_l.layer, f_l.value
+    states = layer.read(f_l.sample.z[layer.name]).long()[..., None]
+    f_k = torch.full(wanted.shape, torch.nan, dtype=value.dtype, device=value.device)
+    f_k.scatter_(2, states, value[:, None, None].expand(states.shape))
+    for flips in flips_of(wanted, batch):
+        x, z = simulate(f_l.model, layer, f_l.sample, f_l.x, f_l.noise, flips)
+        f_k[flips.row, flips.unit, flips.state] = evaluate(f_l.f, x, z).to(value.dtype)
+    return f_k

@@ -1,4 +1,4 @@
-"""The variables of a discrete model: layers of independent units, and single nodes, which are layers of one unit."""
+"""The variables of a model: layers of discrete units, single nodes, which are layers of one unit, continuous layers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
+from releg.functional.variables import check_numbers, unchanged
 
 Values = dict[str, Tensor]  # by name of the layer
 Logits = Callable[[Tensor, Values], Tensor]  # x and the values of the parents, N rows each, to the logits
@@ -20,7 +21,8 @@ class Layer:
 
     Two states: `logits(x, values of the parents)` gives (N, units) logits of the means, and the values are (N, units)
     zeros and ones in x's floating type. More states: (N, units, states) unnormalised log-probabilities, and (N, units)
-    long values. `logits` works row by row: it is called with any number of rows.
+    long values. With `one_hot` logits are (N, units, states) also for two states, and what f and other layers see are
+    vectors (N, units, states) in x's floating type. `logits` works row by row: it is called with any number of rows.
     """
 
     name: str
@@ -28,14 +30,11 @@ class Layer:
     logits: Logits
     units: int
     states: int = 2
+    one_hot: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError if parents is a bare string, or if there is less than one unit or fewer than two states."""
-        if isinstance(self.parents, str):
-            raise ValueError(
-                f"parents of {self} is the string '{self.parents}', expected a sequence of names; "
-                f"write ('{self.parents}',)"
-            )
+        check_parents(self)
         if self.units < 1:
             raise ValueError(f"{self} has units={self.units}, expected at least 1; leave out empty layers")
         if self.states < 2:
@@ -47,7 +46,7 @@ class Layer:
     @property
     def is_binary(self) -> bool:
         """Whether one logit gives a unit's distribution."""
-        return self.states == 2
+        return self.states == 2 and not self.one_hot
 
     def logits_shape(self, rows: int) -> tuple[int, ...]:
         """The shape that `logits` must return for this many rows."""
@@ -61,20 +60,28 @@ class Layer:
         """The inverse of `narrow`."""
         return values
 
+    def show(self, states: Tensor, dtype: torch.dtype) -> Tensor:
+        """Values as f and other layers see them, from states (N, units); dtype is that of all but long values."""
+        if self.one_hot:
+            return self.narrow(torch.nn.functional.one_hot(states.long(), self.states).to(dtype))
+        return self.narrow(states)
+
+    def read(self, values: Tensor) -> Tensor:
+        """The inverse of `show`, for the discrete values of one layer: (N, units)."""
+        wide = self.widen(values.detach())
+        return wide.argmax(-1) if self.one_hot else wide
+
     def evaluate(self, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
         """Checked logits given the parents in z, which are as the user sees them: (N, units) or (N, units, states)."""
-        logits = self.logits(x, {name: z[name] for name in self.parents})
+        parents = {name: z[name] for name in self.parents}
+        logits = unchanged(f"the logits of {self}", [x, *parents.values()], lambda: self.logits(x, {**parents}))
         expected = self.logits_shape(len(x))
         if logits.shape != expected:
             raise ValueError(
                 f"logits of {self} have shape {tuple(logits.shape)}, expected {expected}; "
                 "give one row per row of x: repeat constants by expand(len(x), -1)"
             )
-        if not bool(torch.isfinite(logits).all()):
-            raise FloatingPointError(
-                f"logits of {self} range from {logits.min().item()} to {logits.max().item()}, "
-                "expected finite numbers; check the parameters, and exclude states by -1e4 instead of -inf"
-            )
+        check_numbers(logits, f"logits of {self}", not self.is_binary)
         return self.widen(logits)
 
 
@@ -85,8 +92,10 @@ class Node(Layer):
     Long values index tables, and arithmetic with floating-point tensors promotes them.
     """
 
-    def __init__(self, name: str, parents: Sequence[str], logits: Logits, states: int = 2) -> None:
-        super().__init__(name, parents, logits, 1, states)
+    def __init__(
+        self, name: str, parents: Sequence[str], logits: Logits, states: int = 2, one_hot: bool = False
+    ) -> None:
+        super().__init__(name, parents, logits, 1, states, one_hot)
 
     def __str__(self) -> str:
         return f"node '{self.name}'"
@@ -124,6 +133,62 @@ def bernoulli_node(name: str, parents: Sequence[str], logit: Logits) -> Node:
     return Node(name, parents, logits)
 
 
+def standard_normal(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
+    """Noise of a continuous layer, in the type and on the device of `like`."""
+    return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Reparameterised variables: `value(x, values of the parents, noise)` is differentiable and gives (N, ...).
+
+    The gradient of their parameters goes through f and through the layers after them. So where f contains -log q of
+    these variables, do not detach it. `value` works row by row: it is called with any number of rows.
+
+    Args:
+        name: of the layer.
+        parents: names of layers before it.
+        value: of x, the parents' values and the noise, N rows each.
+        units: the noise has shape (N, units).
+        draw: the noise, from its shape, a generator and a tensor whose type and device it gets.
+    """
+
+    name: str
+    parents: Sequence[str]
+    value: Callable[[Tensor, Values, Tensor], Tensor]
+    units: int
+    draw: Callable[[tuple[int, ...], torch.Generator | None, Tensor], Tensor] = standard_normal
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if parents is a bare string."""
+        check_parents(self)
+
+    def __str__(self) -> str:
+        return f"continuous layer '{self.name}'"
+
+    def evaluate(self, x: Tensor, z: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Checked values given the noise and the parents in z."""
+        parents = {name: z[name] for name in self.parents}
+        values = unchanged(
+            f"the value of {self}", [x, *parents.values(), noise], lambda: self.value(x, {**parents}, noise)
+        )
+        if values.shape[:1] != (len(x),) or not bool(torch.isfinite(values).all()):
+            raise ValueError(
+                f"values of {self} have shape {tuple(values.shape)} and lie between {values.min().item():g} and "
+                f"{values.max().item():g}, expected {len(x)} rows of finite numbers; check its function"
+            )
+        return values
+
+
+def check_parents(layer: Layer | Continuous) -> None:
+    """Raise ValueError if parents is a bare string."""
+    if isinstance(layer.parents, str):
+        raise ValueError(
+            f"parents of {layer} is the string '{layer.parents}', expected a sequence of names; "
+            f"write ('{layer.parents}',)"
+        )
+
+
 @dataclass(frozen=True)
 class Reparameterisation:
     """z = g(logits, noise) with uniform noise: the function g, and the shape of one unit's noise by states."""
@@ -133,7 +198,7 @@ class Reparameterisation:
     noise_shape: Callable[[int], tuple[int, ...]]
 
     def sample(self, layer: Layer, logits: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:
-        """Values (N, units) of a layer; `dtype` is the type of binary values."""
+        """States (N, units) of a layer; `dtype` is the type of binary ones."""
         if layer.is_binary:
             return self.apply_binary(logits, noise).to(dtype)
         return self.apply(logits, noise)

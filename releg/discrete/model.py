@@ -1,21 +1,24 @@
-"""The directed model: sampling from noise, and the same with one unit set to another state."""
+"""The directed model: sampling from noise, and the same with one layer set to other values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from releg.discrete.layers import Layer, Reparameterisation, Values, inverse_cdf
+from releg.discrete.layers import Continuous, Layer, Reparameterisation, Values, inverse_cdf
+from releg.functional.variables import check_uniform
+
+Draw = Callable[[Tensor, Tensor], Tensor]  # logits (N, units, ...) in the graph and noise to z with a derivative
 
 
 @dataclass(frozen=True)
 class Sample:
     """One simulation of N rows, as the user sees the layers."""
 
-    z: Values  # (N, units) per layer, (N,) per node
+    z: Values  # (N, units) per layer, (N, units, states) if one-hot, (N,) per node, (N, ...) if continuous
     logits: Values  # (N, units) or (N, units, states) per layer, (N, states) per node; part of the autograd graph
 
 
@@ -23,36 +26,65 @@ class DiscreteModel:
     """q(z | x) = prod_l q(z_l | x, parents of z_l). Given the noise, everything here is deterministic.
 
     Args:
-        layers: `Layer`s and `Node`s, parents before children.
+        layers: `Layer`s, `Node`s and `Continuous` layers, parents before children.
         reparameterisation: `inverse_cdf` or `gumbel_max`; both are unbiased; they differ in the noise that flips share.
     """
 
-    def __init__(self, layers: Sequence[Layer], reparameterisation: Reparameterisation = inverse_cdf) -> None:
+    def __init__(
+        self, layers: Sequence[Layer | Continuous], reparameterisation: Reparameterisation = inverse_cdf
+    ) -> None:
         _check_graph(layers)
         self.layers = tuple(layers)
         self.reparameterisation = reparameterisation
         self.descendants = {
             layer.name: _descendants(layer, self.layers[i + 1 :]) for i, layer in enumerate(self.layers)
         }
+        self.is_checked = False  # whether `gradient` found that f and the layers work row by row
 
-    def draw_noise(self, x: Tensor, generator: torch.Generator | None = None) -> Values:
-        """Uniform noise for one simulation per row of x, in the precision of x if x is floating-point."""
-        return {
-            layer.name: torch.rand(
-                self._noise_shape(layer, x), generator=generator, dtype=floating_type(x), device=x.device
-            )
-            for layer in self.layers
-        }
+    @property
+    def discrete(self) -> tuple[Layer, ...]:
+        """All layers but the continuous ones."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Layer))
 
-    def sample(self, x: Tensor, noise: Mapping[str, Tensor]) -> Sample:
-        """z = g(x, noise): ancestral sampling of all layers."""
+    def draw_noise(self, x: Tensor, generator: torch.Generator | None = None, after: str | None = None) -> Values:
+        """Noise for one simulation per row of x, in the precision of x if x is floating-point.
+
+        Args:
+            x: (N, ...).
+            generator: of the numbers.
+            after: only for the layers that depend on this one.
+        """
+        like = torch.empty(0, dtype=floating_type(x), device=x.device)
+        noise = {}
+        for layer in self.layers if after is None else self.descendants[after]:
+            if isinstance(layer, Continuous):
+                noise[layer.name] = layer.draw((len(x), layer.units), generator, like)
+            else:
+                shape = self._noise_shape(layer, x)
+                noise[layer.name] = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+        return noise
+
+    def sample(self, x: Tensor, noise: Mapping[str, Tensor], relaxed: Mapping[str, Draw] | None = None) -> Sample:
+        """z = g(x, noise): ancestral sampling of all layers.
+
+        Args:
+            x: (N, ...).
+            noise: from draw_noise.
+            relaxed: layers drawn by functions whose z has a derivative by the logits.
+        """
         self.check_noise(x, noise)
         z: Values = {}
         logits: Values = {}
         for layer in self.layers:
+            if isinstance(layer, Continuous):
+                z[layer.name] = layer.evaluate(x, z, noise[layer.name])
+                continue
             wide = layer.evaluate(x, z)
             logits[layer.name] = layer.narrow(wide)
-            z[layer.name] = layer.narrow(self._draw(layer, x, wide.detach(), noise[layer.name]))
+            if relaxed and layer.name in relaxed:
+                z[layer.name] = layer.narrow(relaxed[layer.name](wide, layer.widen(noise[layer.name])))
+            else:
+                z[layer.name] = self._draw(layer, x, wide.detach(), noise[layer.name])
         return Sample(z, logits)
 
     @torch.no_grad()
@@ -63,34 +95,48 @@ class DiscreteModel:
 
         Other layers keep their values. This is line 4 of Algorithm 1 as printed; `releg.discrete.flips` batches it.
         """
-        flipped = next(layer for layer in self.layers if layer.name == name)
-        values = flipped.widen(z[name]).clone()
-        values[:, unit] = state
-        clamped = {**z, name: flipped.narrow(values)}
+        flipped = next(layer for layer in self.discrete if layer.name == name)
+        states = flipped.read(z[name]).clone()
+        states[:, unit] = state
+        return self.with_layer(name, flipped.show(states, floating_type(x)), x, z, noise)
+
+    def with_layer(
+        self, name: str, values: Tensor, x: Tensor, z: Mapping[str, Tensor], noise: Mapping[str, Tensor]
+    ) -> Values:
+        """z with these values of a layer, its descendants simulated from the noise; other layers keep theirs."""
+        changed = {**z, name: values}
         for layer in self.descendants[name]:
-            logits = layer.evaluate(x, clamped)
-            clamped[layer.name] = layer.narrow(self._draw(layer, x, logits, noise[layer.name]))
-        return clamped
+            changed[layer.name] = self._simulate(layer, x, changed, noise[layer.name])
+        return changed
 
     def simulate_again(
-        self, layer: Layer, x: Tensor, z: Mapping[str, Tensor], noise: Mapping[str, Tensor], row: Tensor
+        self, layer: Layer | Continuous, x: Tensor, z: Mapping[str, Tensor], noise: Mapping[str, Tensor], row: Tensor
     ) -> Tensor:
-        """New values (M, units) of a layer given M rows of x and of its parents in z, with the noise of these rows."""
-        return self._draw(layer, x, layer.evaluate(x, z), noise[layer.name].index_select(0, row))
+        """New values of a layer given M rows of x and of its parents in z, with the noise of these rows."""
+        return self._simulate(layer, x, z, noise[layer.name].index_select(0, row))
+
+    def _simulate(self, layer: Layer | Continuous, x: Tensor, z: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        if isinstance(layer, Continuous):
+            return layer.evaluate(x, z, noise)
+        return self._draw(layer, x, layer.evaluate(x, z).detach(), noise)
 
     def _draw(self, layer: Layer, x: Tensor, logits: Tensor, noise: Tensor) -> Tensor:
-        return self.reparameterisation.sample(layer, logits, layer.widen(noise), floating_type(x))
+        dtype = floating_type(x)
+        return layer.show(self.reparameterisation.sample(layer, logits, layer.widen(noise), dtype), dtype)
 
     def check_noise(self, x: Tensor, noise: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless noise has uniform numbers of the right shape for every layer and every row of x."""
+        """Raise ValueError unless noise has numbers of the right shape for every layer and every row of x."""
         hint = "draw it with model.draw_noise(x)"
         if x.dim() == 0 or len(x) == 0:
             raise ValueError(f"x has shape {tuple(x.shape)}, expected (N, ...), N >= 1; give one row per simulation")
         names = [layer.name for layer in self.layers]
         if set(noise) != set(names):
             raise ValueError(f"noise is for {sorted(noise)}, expected {sorted(names)}; {hint}")
-        for layer in self.layers:
+        for layer in self.discrete:
             check_uniform(noise[layer.name], self._noise_shape(layer, x), f"noise['{layer.name}']", hint)
+        for name in names:
+            if len(noise[name]) != len(x):
+                raise ValueError(f"noise['{name}'] has {len(noise[name])} rows, expected {len(x)}; {hint}")
 
     def _noise_shape(self, layer: Layer, x: Tensor) -> tuple[int, ...]:
         one_unit = self.reparameterisation.noise_shape(layer.states)
@@ -102,18 +148,7 @@ def floating_type(x: Tensor) -> torch.dtype:
     return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
 
-def check_uniform(values: Tensor, shape: tuple[int, ...], name: str, hint: str) -> None:
-    """Raise ValueError unless the values have that shape and lie in [0, 1)."""
-    if values.shape != shape:
-        raise ValueError(f"{name} has shape {tuple(values.shape)}, expected {shape}; {hint}")
-    low, high = torch.aminmax(values)
-    if not bool((low >= 0) & (high < 1)):
-        raise ValueError(
-            f"{name} ranges from {low.item():g} to {high.item():g}, expected uniform numbers in [0, 1); {hint}"
-        )
-
-
-def _descendants(layer: Layer, later: Sequence[Layer]) -> tuple[Layer, ...]:
+def _descendants(layer: Layer | Continuous, later: Sequence[Layer | Continuous]) -> tuple[Layer | Continuous, ...]:
     """The layers that depend on `layer`, directly or not, in topological order."""
     family = {layer.name}
     for other in later:
@@ -122,7 +157,7 @@ def _descendants(layer: Layer, later: Sequence[Layer]) -> tuple[Layer, ...]:
     return tuple(other for other in later if other.name in family)
 
 
-def _check_graph(layers: Sequence[Layer]) -> None:
+def _check_graph(layers: Sequence[Layer | Continuous]) -> None:
     if not layers:
         raise ValueError("layers is empty, expected at least one; give a list of Layer(name, parents, logits, units)")
     names = [layer.name for layer in layers]

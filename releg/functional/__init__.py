@@ -9,12 +9,15 @@
 True
 
 `f(z)` is called with N rows of values, as often as an estimator needs; it may use other tensors that have these N rows.
+Where an estimator needs more noise than (N, units), that of the sample may be given alone, and the rest is drawn.
+Row n of its result may depend on row n of z alone. A categorical logit of -inf is a state that cannot occur. For graphs
+of layers give one of these functions to `releg.gradient`.
 """
 
 from releg.estimators.parts.stein_control import SteinControl
 from releg.functional.antithetic import arm, arms, disarm, local_disarm
 from releg.functional.flips import bitflip, common_random_numbers, pruned, ugc
-from releg.functional.relaxed import gumbel_rao, gumbel_softmax, reinmax, straight_through
+from releg.functional.relaxed import gumbel_rao, gumbel_softmax, minimum_variance, reinmax, straight_through
 from releg.functional.score import leave_one_out, likelihood_ratio, rodeo
 from releg.functional.variables import Answer
 
@@ -31,6 +34,7 @@ __all__ = [
     "leave_one_out",
     "likelihood_ratio",
     "local_disarm",
+    "minimum_variance",
     "pruned",
     "reinmax",
     "rodeo",

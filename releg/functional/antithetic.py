@@ -1,4 +1,4 @@
-"""Estimators that compare a sample with antithetic ones; for Bernoulli variables only."""
+"""Estimators that compare a sample with antithetic ones; all but DisARM for Bernoulli variables only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from releg.estimators.parts.antithetic import antithetic_gradient, arm_gradient,
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
 from releg.estimators.parts.multi_sample import bound_changes
 from releg.estimators.parts.simulation import check_samples
-from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
+from releg.functional import tree
+from releg.functional.variables import Answer, F, answer, as_seen, check_logits, evaluate, noise_for, sample
 
 
 def arm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Generator | None = None) -> Answer:
@@ -32,24 +33,39 @@ def arm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Gene
     return answer((value + other) / 2, logits, arm_gradient(value.detach(), other.detach(), u))
 
 
-def disarm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Generator | None = None) -> Answer:
+def disarm(
+    logits: Tensor,
+    f: F,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    one_hot: bool = False,
+) -> Answer:
     """d E f / d logits = E[(f(z) - f(opposite)) / 2 * (z - opposite) * sigmoid(|logits|)].
 
     Dong, Mnih & Tucker (2020), equation 6; U2G of Yin et al. (2020) is the same. It is ARM with its noise integrated
-    out. Cost: two evaluations of f. Unbiased. Bernoulli variables only.
+    out. A categorical variable is a tree of Bernoulli variables, as in DisARM-Tree of Dong, Mnih & Tucker (2021); see
+    `releg.functional.tree`. Cost: two evaluations of f. Unbiased.
 
     Args:
-        logits: (N, units).
+        logits: (N, units) or (N, units, states).
         f: z -> (N,).
-        noise: (N, units), uniform; drawn if not given.
+        noise: (N, units), uniform; for categorical variables (2, N, units), of the sample and of its opposite; drawn if
+            not given.
         generator: of the noise that is drawn here.
+        one_hot: call f with one-hot vectors (N, units, states) of categorical variables instead of states (N, units).
     """
-    check_logits(logits, "disarm", categorical_form=False)
-    u = noise_for(logits, noise, generator)
-    z, opposite = sample(logits, u), opposite_of(logits.detach(), u)
+    check_logits(logits, "disarm")
+    f, constant = as_seen(f, logits, one_hot), logits.detach()
+    if logits.dim() == 2:
+        u = noise_for(logits, noise, generator)
+        z, opposite = sample(logits, u), opposite_of(constant, u)
+    else:
+        u = noise_for(logits, noise, generator, 2)
+        z = sample(logits, u[0])
+        opposite = tree.opposite_of(constant, z, u[1])
     value, other = evaluate(f, z), evaluate(f, opposite)
-    gradient = antithetic_gradient((value - other).detach(), z, opposite, logits.detach())
-    return answer((value + other) / 2, logits, gradient)
+    gradient = antithetic_gradient if logits.dim() == 2 else tree.antithetic_gradient
+    return answer((value + other) / 2, logits, gradient((value - other).detach(), z, opposite, constant))
 
 
 def arms(
@@ -74,7 +90,7 @@ def arms(
     """
     check_logits(logits, "arms", categorical_form=False)
     check_samples(samples, 2, "a sample is compared with the others")
-    u, constant = noise_for(logits, noise, generator, (samples, *logits.shape)), logits.detach()
+    u, constant = noise_for(logits, noise, generator, samples), logits.detach()
     z = torch.cat([sample(logits, u[:1]), coupled_samples(constant, u[0], u[1:])])  # (K, N, units)
     values = torch.stack([evaluate(f, each) for each in z])  # (K, N)
     gradient = coupled_gradient(values.detach(), z, constant, both_given_one(constant, samples))
@@ -103,7 +119,7 @@ def local_disarm(
     """
     check_logits(logits, "local_disarm", categorical_form=False)
     check_samples(samples, 2, "with one sample the bound is E f, and disarm estimates its gradient")
-    u, constant = noise_for(logits, noise, generator, (samples, *logits.shape)), logits.detach()
+    u, constant = noise_for(logits, noise, generator, samples), logits.detach()
     z, opposites = sample(logits, u), opposite_of(constant, u)  # (K, N, units)
     values = torch.stack([evaluate(f, each) for each in z], 1)  # (N, K)
     with torch.no_grad():

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from releg.discrete.chances import flip_chances, gradient_of_mean
-from releg.discrete.estimate import checked_f
-from releg.discrete.model import check_uniform
 from releg.estimators.parts.antithetic import antithetic_gradient, opposite_of
 from releg.estimators.parts.flips import clipped
-from releg.functional.variables import Answer, F, answer, check_logits, evaluate, noise_for, sample
+from releg.functional.flip_probabilities import (
+    even_probabilities,
+    flip_probabilities,
+    gradient_of_mean,
+    possible_flips,
+    uniform_choice,
+)
+from releg.functional.variables import (
+    Answer,
+    F,
+    answer,
+    as_seen,
+    check_flips,
+    check_logits,
+    evaluate,
+    noise_for,
+    sample,
+)
 from releg.systematic_sampling import chosen as chosen_by
 
 
@@ -22,7 +35,7 @@ def common_random_numbers(
     generator: torch.Generator | None = None,
     flips: int | None = None,
     choice: Tensor | None = None,
-    at_once: int = 1,
+    one_hot: bool = False,
 ) -> Answer:
     """d E f / d logits_i = E[sum_k f(z with z_i = k) d q(z_i = k) / d logits_i].
 
@@ -38,19 +51,16 @@ def common_random_numbers(
         flips: how many flips to evaluate per row; None: all. They are chosen at random, in proportion to their part in
             the gradient, and reweighted, which keeps the estimate unbiased.
         choice: (N,) uniform numbers that choose the flips; drawn if not given.
-        at_once: how many flips to evaluate per call of f, with torch.vmap: f must then use torch functions only, and no
-            `if` on values. For models that take x, `releg.gradient` batches flips without vmap.
+        one_hot: call f with one-hot vectors (N, units, states) of categorical variables instead of states (N, units).
     """
     check_logits(logits, "common_random_numbers")
-    if flips is not None and flips < 1:
-        raise ValueError(f"flips is {flips}, expected at least 1; None evaluates all flips")
-    if at_once < 1:
-        raise ValueError(f"at_once is {at_once}, expected at least 1; 1 calls f without torch.vmap")
+    check_flips(flips, logits[0].numel() if logits.dim() == 2 else logits.shape[1] * (logits.shape[2] - 1))
+    f = as_seen(f, logits, one_hot)
     z = sample(logits, noise_for(logits, noise, generator))
     value = evaluate(f, z)
-    chance = None if flips is None else flip_chances(logits.detach(), z, flips)
+    probabilities = None if flips is None else flip_probabilities(logits.detach(), z, flips)
     return answer(
-        value, logits, _flip_gradient(logits.detach(), f, z, value.detach(), chance, choice, generator, at_once)
+        value, logits, _flip_gradient(logits.detach(), f, z, value.detach(), probabilities, choice, generator)
     )
 
 
@@ -61,12 +71,13 @@ def pruned(
     generator: torch.Generator | None = None,
     flips: int = 1,
     choice: Tensor | None = None,
+    one_hot: bool = False,
 ) -> Answer:
     """common_random_numbers with `flips` flips per row, one by default: the pruning of stochastic triples.
 
     Arya, Schauer, Schafer & Rackauckas (2022). Cost: 1 + flips evaluations of f. Unbiased. Arguments as there.
     """
-    return common_random_numbers(logits, f, noise, generator, flips, choice)
+    return common_random_numbers(logits, f, noise, generator, flips, choice, one_hot)
 
 
 def bitflip(
@@ -75,6 +86,7 @@ def bitflip(
     noise: Tensor | None = None,
     generator: torch.Generator | None = None,
     choice: Tensor | None = None,
+    one_hot: bool = False,
 ) -> Answer:
     """common_random_numbers with one flip per row; every unit and other state is equally likely.
 
@@ -82,9 +94,11 @@ def bitflip(
     changes of f have the same size. Arguments as for common_random_numbers.
     """
     check_logits(logits, "bitflip")
+    f = as_seen(f, logits, one_hot)
     z = sample(logits, noise_for(logits, noise, generator))
     value = evaluate(f, z)
-    return answer(value, logits, _even_flip(logits.detach(), f, z, value.detach(), choice, generator))
+    even = even_probabilities(logits.detach(), z)
+    return answer(value, logits, _flip_gradient(logits.detach(), f, z, value.detach(), even, choice, generator))
 
 
 def ugc(
@@ -104,17 +118,9 @@ def ugc(
     z, opposite = sample(logits, u), opposite_of(constant, u)
     value, other = evaluate(f, z), evaluate(f, opposite)
     antithetic = antithetic_gradient((value - other).detach(), z, opposite, constant)
-    flipped = _even_flip(constant, f, z, value.detach(), choice, generator)
+    even = even_probabilities(constant, z)
+    flipped = _flip_gradient(constant, f, z, value.detach(), even, choice, generator)
     return answer((value + other) / 2, logits, clipped(constant, flipped, antithetic))
-
-
-def _even_flip(
-    logits: Tensor, f: F, z: Tensor, value: Tensor, choice: Tensor | None, generator: torch.Generator | None
-) -> Tensor:
-    """d E f / d logits from one flip per row, all with the same chance."""
-    states = 2 if logits.dim() == 2 else logits.shape[-1]
-    chance = (1 - one_hot(z.long(), states)) / (z.shape[1] * (states - 1))
-    return _flip_gradient(logits, f, z, value, chance, choice, generator, 1)
 
 
 @torch.no_grad()
@@ -123,50 +129,32 @@ def _flip_gradient(
     f: F,
     z: Tensor,
     value: Tensor,
-    chance: Tensor | None,
+    probabilities: Tensor | None,
     choice: Tensor | None,
     generator: torch.Generator | None,
-    at_once: int,
 ) -> Tensor:
-    """d E f / d logits from the flips of z that are chosen with these chances (N, units, states); None: from all."""
-    states = 2 if logits.dim() == 2 else logits.shape[-1]
-    wanted = ~one_hot(z.long(), states).bool().flatten(1)  # (N, units * states): which entries are flips
+    """d E f / d logits from flips of z chosen with these probabilities (N, units, states); None: from all."""
+    wanted = possible_flips(logits, z)
     weight = torch.ones_like(wanted, dtype=value.dtype)
-    if chance is not None:
-        chance = chance.flatten(1)
-        wanted &= chosen_by(chance, _uniform(chance, choice, generator)[:, None])
-        weight = 1 / chance.clamp(min=torch.finfo(chance.dtype).tiny)
-    changes = torch.where(wanted, _changes(f, z, value, wanted, states, at_once) * weight, 0)
-    return gradient_of_mean(logits, changes.to(logits.dtype).view(*z.shape, states))
+    if probabilities is not None:
+        by_row = probabilities.flatten(1)
+        wanted &= chosen_by(by_row, uniform_choice(by_row, choice, generator)[:, None]).view(wanted.shape)
+        weight = 1 / probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny)
+    changes = torch.where(wanted, _changes(f, z, value, wanted) * weight, 0)
+    return gradient_of_mean(logits, changes.to(logits.dtype))
 
 
-def _changes(f: F, z: Tensor, value: Tensor, chosen: Tensor, states: int, at_once: int) -> Tensor:
-    """f after the chosen flips minus f before, (N, units * states); other entries are meaningless.
+def _changes(f: F, z: Tensor, value: Tensor, chosen: Tensor) -> Tensor:
+    """f after the chosen flips minus f before, (N, units, states); other entries are meaningless.
 
     The j-th call of f makes the j-th chosen flip of every row.
     """
-    index = chosen.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
-    index = index[:, : int(chosen.sum(1).max())].T  # (calls, N)
-    units, new_states = (index // states)[..., None], (index % states)[..., None].to(z.dtype)
-    flipped = z.expand(len(index), -1, -1).scatter(2, units, new_states)  # (calls, N, units)
-    values = [evaluate(f, each) for each in flipped] if at_once == 1 else _mapped(f, flipped, at_once)
-    changes = torch.zeros_like(chosen, dtype=value.dtype)
-    for j, after in enumerate(values):
-        changes.scatter_(1, index[j][:, None], (after - value)[:, None])
-    return changes
-
-
-def _mapped(f: F, flipped: Tensor, at_once: int) -> list[Tensor]:
-    """f of each of (calls, N, units), many at a time."""
-    values = torch.vmap(f, chunk_size=at_once)(flipped)
-    if values.shape != flipped.shape[:2]:
-        raise ValueError(f"f has shape {tuple(values.shape[1:])}, expected ({flipped.shape[1]},); sum over the others")
-    states = flipped.flatten(0, 1)
-    return list(checked_f(values.flatten(), len(states), lambda row: states[row].tolist()).view(values.shape))
-
-
-def _uniform(chance: Tensor, choice: Tensor | None, generator: torch.Generator | None) -> Tensor:
-    if choice is None:
-        return torch.rand(len(chance), generator=generator, dtype=chance.dtype, device=chance.device)
-    check_uniform(choice, (len(chance),), "choice", "give one uniform number per row, or none at all")
-    return choice.to(chance.dtype)
+    states, flat = chosen.shape[-1], chosen.flatten(1)
+    index = flat.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
+    no_flip = z[:, :1].long()  # the first unit to its own state: for rows that have fewer flips than others
+    changes = torch.zeros_like(flat, dtype=value.dtype)
+    for j in range(int(flat.sum(1).max())):
+        flip = torch.where(flat.gather(1, index[:, j : j + 1]), index[:, j : j + 1], no_flip)
+        flipped = z.scatter(1, flip // states, (flip % states).to(z.dtype))
+        changes.scatter_(1, flip, (evaluate(f, flipped) - value)[:, None])
+    return changes.view(chosen.shape)

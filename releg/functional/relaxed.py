@@ -1,21 +1,43 @@
-"""Estimators that differentiate f w.r.t. z. All are biased."""
+"""Estimators that differentiate f w.r.t. z. All are biased.
+
+Each is a sampler: (logits, noise, generator, settings) to z with a derivative by the logits. The estimate is the
+derivative of f at that z; in a graph of layers z goes on to the layers after it as well.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
 from releg.estimators.parts import relaxation
-from releg.estimators.parts.categorical_slopes import categorical_rao, categorical_reinmax_variant
+from releg.estimators.parts.categorical_slopes import (
+    categorical_rao,
+    categorical_reinmax_variant,
+    differential,
+)
 from releg.estimators.parts.relaxation import check_temperature
-from releg.estimators.parts.slopes import check_reinmax, rao_slope, reinmax_variant_slope
-from releg.functional.variables import Answer, F, check_logits, differentiable, evaluate, noise_for, sample, vectors
+from releg.estimators.parts.slopes import check_reinmax, rao_slope, reinmax_slope, reinmax_variant_slope
+from releg.functional.variables import (
+    Answer,
+    F,
+    check_graph,
+    check_logits,
+    differentiable,
+    evaluate,
+    noise_for,
+    sample,
+    uniform_for,
+    vectors,
+)
+
+Noise = Tensor | None
+Generator = torch.Generator | None
 
 
-def straight_through(
-    logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Generator | None = None
-) -> Answer:
+def straight_through(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None) -> Answer:
     """d f(z) / d z * d mean / d logits: the sample forwards, its mean backwards. BIASED unless f is linear in z.
 
     Bengio, Leonard & Courville (2013). Cost: one evaluation of f, and its derivative.
@@ -26,19 +48,18 @@ def straight_through(
         noise: (N, units), uniform; drawn if not given.
         generator: of the noise that is drawn here.
     """
+    return _at(f, straight_through_sample(logits, noise, generator))
+
+
+def straight_through_sample(logits: Tensor, noise: Noise = None, generator: Generator = None) -> Tensor:
+    """The sample, with the derivative of its mean."""
     check_logits(logits, "straight_through")
-    uniform = noise_for(logits, noise, generator)
     sampler = relaxation.straight_through if logits.dim() == 2 else relaxation.categorical_straight_through
-    value = differentiable(f, sampler(logits, uniform))
-    return Answer(value.detach(), -value)
+    return sampler(logits, noise_for(logits, noise, generator))
 
 
 def gumbel_softmax(
-    logits: Tensor,
-    f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    temperature: float = 0.5,
+    logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, temperature: float = 0.5
 ) -> Answer:
     """The derivative of f at softmax((logits + Gumbel noise) / temperature). BIASED.
 
@@ -53,24 +74,33 @@ def gumbel_softmax(
         generator: of the noise that is drawn here.
         temperature: the higher, the smoother and the more biased.
     """
-    check_logits(logits, "gumbel_softmax")
-    check_temperature(temperature, 0.5)
-    uniform = noise_for(logits, noise, generator, tuple(logits.shape))
-    if logits.dim() == 2:
-        relaxed, z = relaxation.concrete(temperature)(logits, uniform), bernoulli.sample(logits.detach(), uniform)
-    else:
-        relaxed = relaxation.categorical_concrete(logits, uniform, temperature)
-        z = vectors(categorical.gumbel_max(logits.detach(), uniform), logits)
+    relaxed = gumbel_softmax_sample(logits, noise, generator, temperature)
+    z = (relaxed > 0.5).to(logits.dtype) if logits.dim() == 2 else vectors(relaxed.argmax(-1), logits)
     with torch.no_grad():
         value = evaluate(f, z)
-    return Answer(value, -differentiable(f, relaxed))
+    return Answer(value, _at(f, relaxed).surrogate)
+
+
+def gumbel_softmax_sample(
+    logits: Tensor, noise: Noise = None, generator: Generator = None, temperature: float = 0.5
+) -> Tensor:
+    """The relaxed sample."""
+    check_logits(logits, "gumbel_softmax")
+    check_temperature(temperature, 0.5)
+    if logits.dim() == 3 and noise is not None and noise.dim() == 2:
+        z, further = _first_and_further(logits, noise, generator, 1)
+        return categorical_rao(logits, z, further, temperature)  # the Gumbel noise given z
+    uniform = uniform_for(logits, noise, generator, tuple(logits.shape))
+    if logits.dim() == 2:
+        return relaxation.concrete(temperature)(logits, uniform)
+    return relaxation.categorical_concrete(logits, uniform, temperature)
 
 
 def gumbel_rao(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     temperature: float = 0.5,
     draws: int = 10,
 ) -> Answer:
@@ -88,22 +118,28 @@ def gumbel_rao(
         temperature: the higher, the smoother and the more biased.
         draws: the more, the less variance.
     """
+    return _at(f, gumbel_rao_sample(logits, noise, generator, temperature, draws))
+
+
+def gumbel_rao_sample(
+    logits: Tensor, noise: Noise = None, generator: Generator = None, temperature: float = 0.5, draws: int = 10
+) -> Tensor:
+    """The sample, with that slope."""
     check_logits(logits, "gumbel_rao")
     check_temperature(temperature, 0.5)
     if draws < 1:
         raise ValueError(f"draws is {draws}, expected at least 1; the default is 10")
-    uniform = noise_for(logits, noise, generator, (1 + draws, *logits.shape))
-    z = _first_sample(logits, uniform)
+    z, further = _first_and_further(logits, noise, generator, draws)
     if logits.dim() == 2:
-        return _along(f, z, rao_slope(logits.detach(), z, uniform[1:], temperature) * logits)
-    return _along(f, z, categorical_rao(logits, z, uniform[1:], temperature))
+        return _with_slope(z, rao_slope(logits.detach(), z, further, temperature) * logits)
+    return _with_slope(z, categorical_rao(logits, z, further, temperature))
 
 
 def reinmax(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     temperature: float = 1.0,
     draws: int = 0,
     control: float = 0.0,
@@ -124,26 +160,103 @@ def reinmax(
         draws: of concrete variables per sample; 0: neither variant.
         control: 0: ReinMax-Rao, else ReinMax-CV with this factor.
     """
+    return _at(f, reinmax_sample(logits, noise, generator, temperature, draws, control))
+
+
+def reinmax_sample(
+    logits: Tensor,
+    noise: Noise = None,
+    generator: Generator = None,
+    temperature: float = 1.0,
+    draws: int = 0,
+    control: float = 0.0,
+) -> Tensor:
+    """The sample, with that slope."""
     check_logits(logits, "reinmax")
     check_reinmax(temperature, draws, control)
     if draws:
-        uniform = noise_for(logits, noise, generator, (1 + draws + bool(control), *logits.shape))
-        z, further = _first_sample(logits, uniform), uniform[1:]
+        z, further = _first_and_further(logits, noise, generator, draws + bool(control))
     else:
         z, further = vectors(sample(logits, noise_for(logits, noise, generator)), logits), logits.new_empty(0)
     if logits.dim() == 2:
-        return _along(f, z, reinmax_variant_slope(logits.detach(), z, further, temperature, control) * logits)
-    return _along(f, z, categorical_reinmax_variant(logits, z, further, temperature, control))
+        return _with_slope(z, reinmax_variant_slope(logits.detach(), z, further, temperature, control) * logits)
+    return _with_slope(z, categorical_reinmax_variant(logits, z, further, temperature, control))
 
 
-def _first_sample(logits: Tensor, noise: Tensor) -> Tensor:
-    """z from noise[0], which has the shape of the logits: zeros and ones, or one-hot vectors."""
-    constant = logits.detach()
-    drawn = bernoulli.sample(constant, noise[0]) if logits.dim() == 2 else categorical.gumbel_max(constant, noise[0])
-    return vectors(drawn, logits)
+def minimum_variance(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None) -> Answer:
+    """The estimate that is exact where f is quadratic and, of all such, varies least for slopes of f at random. BIASED.
+
+    Hooper & Shekhovtsov (2026) ask for the least variance; this is the answer for one-hot vectors, derived here. With
+    states i and j it takes f(e_i) - f(e_j) for (g_i + g_j) . (e_i - e_j) / 2, g_i the slope at e_i, and spreads
+    d E f / d logits over all pairs of states; ReinMax uses for each logit only the pairs with its own state. Both are
+    the same for two states, so for Bernoulli variables. Cost: one evaluation of f, its derivative, and per variable a
+    linear system with one equation for each state.
+
+    Args:
+        logits: (N, units) or (N, units, states).
+        f: differentiable; of (N, units) zeros and ones, or of one-hot vectors (N, units, states), to (N,).
+        noise: (N, units), uniform; drawn if not given.
+        generator: of the noise that is drawn here.
+    """
+    return _at(f, minimum_variance_sample(logits, noise, generator))
 
 
-def _along(f: F, z: Tensor, like_z: Tensor) -> Answer:
-    """f at z, with the derivative of like_z as d z / d logits."""
-    value = differentiable(f, z + (like_z - like_z.detach()))
+def minimum_variance_sample(logits: Tensor, noise: Noise = None, generator: Generator = None) -> Tensor:
+    """The sample, with that slope."""
+    check_logits(logits, "minimum_variance")
+    z = vectors(sample(logits, noise_for(logits, noise, generator)), logits)
+    if logits.dim() == 2:
+        return _with_slope(z, reinmax_slope(logits.detach(), z) * logits)
+    slopes = _least_slopes(torch.softmax(logits.detach(), -1), z)
+    return z + (slopes * differential(logits)[..., None]).sum(-2)
+
+
+def _least_slopes(q: Tensor, z: Tensor) -> Tensor:
+    """d z_j / d logits_k at the sample z = e_i, (..., states k, states j).
+
+    It is b_ij / q_i, b being for each k the flow with the least sum of b_ij^2 / q_i that is antisymmetric, as exactness
+    for quadratic f asks, and brings d q_j / d logits_k / 2 to every j. So b_ij = (l_j - l_i) q_i q_j / (q_i + q_j), as
+    in a net of resistors, with potentials l from a linear system, here divided by q_j row by row.
+    """
+    q = q.clamp(min=torch.finfo(q.dtype).tiny)
+    eye = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    share = q[..., None, :] / (q[..., None, :] + q[..., :, None]) * (1 - eye)  # q_j / (q_i + q_j)
+    system = torch.diag_embed(share.sum(-1)) - share + q[..., None, :]  # the last term fixes the sum of q l to zero
+    potential = torch.linalg.solve(system, (eye - q[..., None, :]) / 2)  # (..., j, k)
+    drop = potential - (potential * z[..., :, None]).sum(-2, keepdim=True)  # l_j - l_i
+    other = drop.transpose(-1, -2) * (share * z[..., :, None]).sum(-2, keepdim=True)
+    return other + (z - q)[..., :, None] / 2 * z[..., None, :]
+
+
+def _first_and_further(logits: Tensor, noise: Noise, generator: Generator, count: int) -> tuple[Tensor, Tensor]:
+    """z, zeros and ones or one-hot vectors, and `count` further uniform arrays like the logits.
+
+    The noise is (1 + count, *shape of the logits), or (N, units) of z alone.
+    """
+    if noise is not None and noise.shape == logits.shape[:2]:
+        drawn = sample(logits, noise_for(logits, noise, None))
+        return vectors(drawn, logits), uniform_for(logits, None, generator, (count, *logits.shape))
+    uniform, constant = uniform_for(logits, noise, generator, (1 + count, *logits.shape)), logits.detach()
+    if logits.dim() == 2:
+        return bernoulli.sample(constant, uniform[0]), uniform[1:]
+    return vectors(categorical.gumbel_max(constant, uniform[0]), logits), uniform[1:]
+
+
+def _with_slope(z: Tensor, like_z: Tensor) -> Tensor:
+    """z, with the derivative of like_z by the logits."""
+    return z + (like_z - like_z.detach())
+
+
+def _at(f: F, z: Tensor) -> Answer:
+    value = differentiable(f, z)
+    check_graph(value, [z])
     return Answer(value.detach(), -value)
+
+
+SAMPLERS: dict[Callable[..., Answer], Callable[..., Tensor]] = {  # how a layer of a graph is drawn for each of them
+    straight_through: straight_through_sample,
+    gumbel_softmax: gumbel_softmax_sample,
+    gumbel_rao: gumbel_rao_sample,
+    reinmax: reinmax_sample,
+    minimum_variance: minimum_variance_sample,
+}

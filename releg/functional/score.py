@@ -13,6 +13,7 @@ from releg.functional.variables import (
     Answer,
     F,
     answer,
+    as_seen,
     check_logits,
     differentiable,
     evaluate,
@@ -31,6 +32,7 @@ def likelihood_ratio(
     noise: Tensor | None = None,
     generator: torch.Generator | None = None,
     baseline: Tensor | float = 0.0,
+    one_hot: bool = False,
 ) -> Answer:
     """d E f / d logits = E[(f(z) - baseline) d log q(z) / d logits].
 
@@ -42,8 +44,10 @@ def likelihood_ratio(
         noise: (N, units), uniform; drawn if not given.
         generator: of the noise that is drawn here.
         baseline: (N,), or one number; it must not depend on z.
+        one_hot: call f with one-hot vectors (N, units, states) of categorical variables instead of states (N, units).
     """
     check_logits(logits, "likelihood_ratio")
+    f = as_seen(f, logits, one_hot)
     z = sample(logits, noise_for(logits, noise, generator))
     value = evaluate(f, z)
     left = (value - baseline).detach()
@@ -61,6 +65,7 @@ def leave_one_out(
     noise: Tensor | None = None,
     generator: torch.Generator | None = None,
     samples: int = 2,
+    one_hot: bool = False,
 ) -> Answer:
     """d E f / d logits = E[mean over k of (f(z_k) - mean of f(z_j) over j != k) d log q(z_k) / d logits].
 
@@ -73,10 +78,12 @@ def leave_one_out(
         noise: (samples, N, units), uniform; drawn if not given.
         generator: of the noise that is drawn here.
         samples: draws of z per row.
+        one_hot: call f with one-hot vectors (N, units, states) of categorical variables instead of states (N, units).
     """
     check_logits(logits, "leave_one_out")
+    f = as_seen(f, logits, one_hot)
     check_samples(samples, 2, "a sample is compared with the others")
-    drawn = sample(logits, noise_for(logits, noise, generator, (samples, *logits.shape[:2])))
+    drawn = sample(logits, noise_for(logits, noise, generator, samples))
     values = torch.stack([evaluate(f, z) for z in drawn], 1)  # (N, samples)
     left = less_others(values.detach())
     gradients = [per_logit(left[:, k], logits) * score(logits, z) for k, z in enumerate(drawn)]
@@ -114,7 +121,7 @@ def rodeo(
             f"control is {control.alpha.dtype} on {control.alpha.device}, expected {logits.dtype} on {logits.device} "
             "like the logits; move it by control.to(logits)"
         )
-    drawn = sample(logits, noise_for(logits, noise, generator, (samples, *logits.shape[:2])))
+    drawn = sample(logits, noise_for(logits, noise, generator, samples))
     z = vectors(drawn, logits)  # (K, N, units) or (K, N, units, states)
     with torch.enable_grad():
         leaves = [each.requires_grad_() for each in z.unbind()]

@@ -1,20 +1,20 @@
 """Shared by the estimators on plain logits: the variables, the checks of the input, and the answer.
 
 Logits (N, units) mean Bernoulli variables, whose values z are (N, units) zeros and ones in the type of the logits.
-Logits (N, units, states) mean categorical variables, with long values (N, units).
+Logits (N, units, states) mean categorical variables, with long values (N, units). A logit of -inf is a state that
+cannot occur: no estimator evaluates f there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
-from releg.discrete.estimate import checked_f
-from releg.discrete.model import check_uniform
+from releg.estimators.parts.categorical_slopes import differential
 
 F = Callable[[Tensor], Tensor]  # z to (N,)
 NO_SLOPE = (
@@ -30,12 +30,19 @@ class Answer(NamedTuple):
     surrogate: Tensor  # (N,) its gradient estimates that of -E f, for the logits and for the parameters of f
 
 
+# --- checks of the input
+
+
 def check_logits(logits: Tensor, estimator: str, categorical_form: bool = True) -> None:
-    """Raise an error unless these are finite logits that the estimator can take."""
+    """Raise an error unless these are logits that the estimator can take."""
+    if not isinstance(logits, Tensor):
+        raise TypeError(
+            f"logits are a {type(logits).__name__}, expected a tensor; of a torch distribution give its .logits"
+        )
     if logits.dim() == 3 and not categorical_form:
         raise ValueError(
             f"logits have shape {tuple(logits.shape)}, expected (N, units): {estimator} has no form for categorical "
-            "variables; use common_random_numbers or leave_one_out"
+            "variables; use disarm, common_random_numbers or leave_one_out"
         )
     if logits.dim() not in (2, 3) or 0 in logits.shape or not logits.is_floating_point():
         raise ValueError(
@@ -44,18 +51,58 @@ def check_logits(logits: Tensor, estimator: str, categorical_form: bool = True) 
         )
     if logits.dim() == 3 and logits.shape[-1] < 2:
         raise ValueError(f"logits have shape {tuple(logits.shape)}, expected at least 2 states; leave constants out")
-    if not bool(torch.isfinite(logits).all()):
+    check_numbers(logits, "logits", logits.dim() == 3)
+
+
+def check_numbers(logits: Tensor, name: str, with_states: bool) -> None:
+    """Raise FloatingPointError unless the logits are finite; on an axis of states all but one may be -inf."""
+    if not bool(torch.isfinite(logits.amax(-1) if with_states else logits).all()):
         raise FloatingPointError(
-            f"logits range from {logits.min().item()} to {logits.max().item()}, expected finite numbers; "
-            "check the parameters, and exclude states by -1e4 instead of -inf"
+            f"{name} range from {logits.min().item()} to {logits.max().item()}, expected finite numbers, or -inf for "
+            "some states of a categorical variable; check the parameters"
         )
 
 
+def check_uniform(values: Tensor, shape: tuple[int, ...], name: str, hint: str) -> None:
+    """Raise ValueError unless the values have that shape and lie in [0, 1)."""
+    if values.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(values.shape)}, expected {shape}; {hint}")
+    low, high = torch.aminmax(values)
+    if not bool((low >= 0) & (high < 1)):
+        raise ValueError(
+            f"{name} ranges from {low.item():g} to {high.item():g}, expected uniform numbers in [0, 1); {hint}"
+        )
+
+
+def check_flips(flips: int | None, most: int) -> None:
+    """Raise ValueError unless so many flips can be chosen among `most`."""
+    if flips is not None and not (isinstance(flips, int) and 1 <= flips <= most):
+        raise ValueError(f"flips is {flips}, expected a whole number from 1 to {most}, which is all; None means all")
+
+
+# --- noise, samples, f
+
+
 def noise_for(
-    logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, shape: tuple[int, ...] | None = None
+    logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, samples: int | None = None
 ) -> Tensor:
-    """Uniform numbers of that shape, (N, units) by default: the given ones, after a check, or new ones."""
-    shape = tuple(logits.shape[:2]) if shape is None else shape
+    """Uniform numbers (N, units), or (samples, N, units): the given ones, after a check, or new ones.
+
+    The noise of the first of several samples may be given alone, (N, units): the rest is drawn.
+    """
+    one = tuple(logits.shape[:2])
+    if samples is None:
+        return uniform_for(logits, noise, generator, one)
+    if noise is None or noise.shape != one:
+        return uniform_for(logits, noise, generator, (samples, *one))
+    rest = uniform_for(logits, None, generator, (samples - 1, *one))
+    return torch.cat([uniform_for(logits, noise, None, one)[None], rest])
+
+
+def uniform_for(
+    logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, shape: tuple[int, ...]
+) -> Tensor:
+    """Uniform numbers of that shape: the given ones, after a check, or new ones."""
     if noise is None:
         return torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)
     check_uniform(noise, shape, "noise", "leave it out to have it drawn")
@@ -74,14 +121,57 @@ def score(logits: Tensor, z: Tensor) -> Tensor:
     return kind.score(logits.detach(), z)
 
 
-def evaluate(f: F, z: Tensor) -> Tensor:
-    """Checked f(z), (N,)."""
-    return checked_f(f(z), len(z), lambda row: z[row].tolist())
-
-
 def vectors(z: Tensor, logits: Tensor) -> Tensor:
     """Values in the form that a differentiable f takes: zeros and ones, or one-hot vectors of the states."""
     return z if logits.dim() == 2 else torch.nn.functional.one_hot(z, logits.shape[-1]).to(logits.dtype)
+
+
+def as_seen(f: F, logits: Tensor, one_hot: bool) -> F:
+    """f as a function of states, if it takes one-hot vectors of them."""
+    return (lambda z: f(vectors(z, logits))) if one_hot and logits.dim() == 3 else f
+
+
+def evaluate(f: F, z: Tensor) -> Tensor:
+    """Checked f(z), (N,)."""
+    value = unchanged("f", [z], lambda: f(z))
+    if isinstance(value, Tensor) and z.dim() == 2 and not z.is_floating_point() and value.shape == z.shape:
+        raise ValueError(
+            f"f has shape {tuple(value.shape)}, expected ({len(z)},): logits of three axes are (N, units, states) of "
+            "categorical variables; sum over units, or flatten the first axes of logits of Bernoulli variables"
+        )
+    return checked_f(value, len(z), lambda row: z[row].tolist())
+
+
+def unchanged(name: str, arrays: Sequence[Tensor], call: Callable[[], Tensor]) -> Tensor:
+    """The result of a call; ValueError if it changed one of the arrays in place."""
+    before = [_version(array) for array in arrays]
+    value = call()
+    if before != [_version(array) for array in arrays]:
+        raise ValueError(
+            f"{name} changes its input in place, expected a function that leaves it alone, since it is used again; "
+            "write z = 2 * z - 1 instead of z.mul_(2).sub_(1), or begin with z = z.clone()"
+        )
+    return value
+
+
+def _version(array: Tensor) -> int:
+    """How often it was changed in place; inference tensors do not count it."""
+    return 0 if array.is_inference() else array._version
+
+
+def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tensor:
+    """Return the value of f if it is one finite number per row; `states(row)` describes z for the error message."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"f gives a {type(value).__name__}, expected a tensor of shape ({rows},); use torch.as_tensor")
+    if value.shape != (rows,):
+        raise ValueError(f"f has shape {tuple(value.shape)}, expected ({rows},); sum over all axes but the first")
+    if not bool(torch.isfinite(value).all()):
+        row = int((~torch.isfinite(value)).nonzero()[0])
+        raise FloatingPointError(
+            f"f is {value[row].item()} at {states(row)}, expected finite numbers; improbable states are tried, too: "
+            "give the worst of them a finite value, or those that cannot occur a logit of -inf"
+        )
+    return value if value.is_floating_point() else value.to(torch.get_default_dtype())
 
 
 def differentiable(f: F, z: Tensor) -> Tensor:
@@ -100,6 +190,9 @@ def slope_of(value: Tensor, z: Tensor) -> Tensor:
     return slope
 
 
+# --- the answer
+
+
 def per_logit(weights: Tensor, logits: Tensor) -> Tensor:
     """(N,) with trailing axes of size one, so that it can be multiplied by the logits."""
     return weights.view(-1, *[1] * (logits.dim() - 1))
@@ -107,5 +200,19 @@ def per_logit(weights: Tensor, logits: Tensor) -> Tensor:
 
 def answer(value: Tensor, logits: Tensor, logit_grads: Tensor) -> Answer:
     """The surrogate -value, whose backward pass gives the logits -logit_grads, the estimate of -d E f / d logits."""
-    adds_zero = (logit_grads.detach() * (logits - logits.detach())).flatten(1).sum(1)
-    return Answer(value.detach(), -value - adds_zero)
+    check_graph(value, [logits])
+    return Answer(value.detach(), -value - zero_with_gradient(logits, logit_grads))
+
+
+def check_graph(value: Tensor, logits: Sequence[Tensor]) -> None:
+    """Raise ValueError if f alone would be trained."""
+    if value.requires_grad and not any(each.requires_grad for each in logits):
+        raise ValueError(
+            "logits have no gradient and f has one, expected logits that a net or a parameter made; if they are "
+            "constants, draw z and differentiate f(z) alone"
+        )
+
+
+def zero_with_gradient(logits: Tensor, logit_grads: Tensor) -> Tensor:
+    """(N,) zeros, whose backward pass gives the logits these gradients; nothing to a logit of -inf."""
+    return (logit_grads.detach() * differential(logits)).flatten(1).sum(1)

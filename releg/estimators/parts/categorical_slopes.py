@@ -26,13 +26,19 @@ def perturbed_given(logits: Tensor, z: Tensor, noise: Tensor) -> Tensor:
 def categorical_rao(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
     """The mean of softmax((logits + Gumbel noise) / temperature) over M draws of the noise given the sample z."""
     perturbed = perturbed_given(logits.detach(), z, noise)
-    return torch.softmax((perturbed + (logits - logits.detach())) / temperature, -1).mean(0)
+    return torch.softmax((perturbed + differential(logits)) / temperature, -1).mean(0)
+
+
+def differential(logits: Tensor) -> Tensor:
+    """Zeros with the derivative of the logits; none where a logit is -inf."""
+    finite = logits.clamp(min=torch.finfo(logits.dtype).min)
+    return finite - finite.detach()
 
 
 def halfway(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor:
     """Logits with the derivative of `logits` and softmax q, the mean in q being softmax(logits / temperature)."""
     q = (torch.softmax(logits.detach() / temperature, -1) + z) / 2
-    return q.clamp(min=torch.finfo(q.dtype).tiny).log() + (logits - logits.detach())
+    return q.clamp(min=torch.finfo(q.dtype).tiny).log() + differential(logits)
 
 
 def categorical_reinmax(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor:

@@ -15,12 +15,12 @@ from releg.discrete import (
     Layer,
     Reparameterisation,
     Values,
+    algorithm1,
     gradient,
     gumbel_max,
     inverse_cdf,
-    printed,
 )
-from releg.discrete.footprint import Footprint
+from releg.discrete.memory_use import MemoryUse
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.discrete.choices import change_weights, choice_cells, plain_chances
@@ -42,7 +42,7 @@ def test_expected_estimate_is_the_exact_gradient_on_a_layered_diamond(sizes: Siz
     torch.testing.assert_close(expected_gradient(layered), exact_gradient(layered), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("flips", [1, 3])
+@pytest.mark.parametrize("flips", [1, 2])
 @pytest.mark.parametrize("sizes", [BERNOULLI, MIXED, CATEGORICAL], ids=["bernoulli", "mixed", "categorical"])
 def test_a_few_flips_chosen_at_random_give_the_gradient_of_all_on_average(sizes: Sizes, flips: int) -> None:
     """Row by row, over all the ways to choose: so they are unbiased wherever all flips are."""
@@ -71,7 +71,7 @@ def test_as_many_flips_as_there_are_give_all_of_them() -> None:
     layered = Layered.random(DIAMOND, MIXED, seed=3)
     model, x = layered.model(), layered.input(30)
     noise = model.draw_noise(x)
-    one, other = gradient(model, layered.f, x, noise), gradient(model, layered.f, x, noise, flips=4)
+    one, other = gradient(model, layered.f, x, noise), gradient(model, layered.f, x, noise, flips=2)
     torch.testing.assert_close(one.logit_grads, other.logit_grads, rtol=0, atol=0)
 
 
@@ -120,7 +120,7 @@ def test_batches_of_flips_give_the_numbers_of_algorithm_1_as_printed(
     x = layered.input(6)
     noise = model.draw_noise(x, torch.Generator().manual_seed(seed))
     answer = gradient(model, layered.f, x, noise, memory_mib=memory_mib)
-    expected = printed.logit_grads(model, layered.f, x, noise)
+    expected = algorithm1.logit_grads(model, layered.f, x, noise)
     torch.testing.assert_close(answer.logit_grads, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -178,7 +178,7 @@ def test_a_layer_is_simulated_only_in_rows_where_a_parent_changed() -> None:
         Layer("c", ("b",), constant("c", 2000.0), 3),
     ]
     x = torch.zeros(10, 1)
-    gradient(DiscreteModel(layers), lambda x, z: z["c"].sum(1), x)
+    gradient(DiscreteModel(layers), lambda x, z: z["c"].sum(1), x, check=False)
     # Flips of a: b in all 30 rows; c in the 10 rows in which the first unit of a was flipped. Flips of b: c in all 30.
     assert rows == {"a": [10], "b": [10, 30], "c": [10, 10, 30]}
 
@@ -190,14 +190,14 @@ def test_a_batch_of_flips_stays_within_the_memory_it_was_given(memory_mib: float
 
     def f(x: Tensor, z: Values) -> Tensor:
         nonlocal most
-        with Footprint() as footprint:
+        with MemoryUse() as use:
             value = net(z["a"]).square().sum(1)
         rows.append(len(x))
-        most = max(most, footprint.bytes if len(rows) > 1 else 0)
+        most = max(most, use.bytes if len(rows) > 1 else 0)
         return value
 
     model = DiscreteModel([Layer("a", (), lambda x, z: x, 30)])
-    gradient(model, f, torch.randn(20, 30), memory_mib=memory_mib)
+    gradient(model, f, torch.randn(20, 30, requires_grad=True), memory_mib=memory_mib, check=False)
     assert sum(rows) == 20 + 20 * 30
     assert len(rows) > 2  # it had to be split
     assert 0.3 * memory_mib * 2**20 < most <= memory_mib * 2**20  # within it, and not for nothing
@@ -277,11 +277,13 @@ def test_numbers_that_make_no_sense_are_refused() -> None:
         answer_of(Layer("a", (), lambda x, z: x / 0, 2))
     with pytest.raises(ValueError, match=r"f has shape \(3, 2\), expected \(3,\); sum over"):
         answer_of(layer, lambda x, z: z["a"])
-    with pytest.raises(FloatingPointError, match=r"f is inf at \{'a': \[.*\]\}, expected finite numbers; all states"):
+    with pytest.raises(
+        FloatingPointError, match=r"f is inf at \{'a': \[.*\]\}, expected finite numbers; improbable states"
+    ):
         answer_of(layer, lambda x, z: 1 / z["a"].sum(1))
-    with pytest.raises(ValueError, match="flips is 0, expected at least 1; None simulates all"):
+    with pytest.raises(ValueError, match="flips is 0, expected a whole number from 1 to 2"):
         answer_of(layer, flips=0)
     with pytest.raises(ValueError, match="memory_mib is 0, expected a positive number; the default"):
         answer_of(layer, memory_mib=0)
-    with pytest.raises(ValueError, match=r"choice\['a'\] has shape \(2,\), expected \(3,\); give one uniform number"):
+    with pytest.raises(ValueError, match=r"choice has shape \(2,\), expected \(3,\); give one uniform number"):
         answer_of(layer, flips=1, choice={"a": torch.rand(2)})

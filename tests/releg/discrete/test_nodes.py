@@ -277,7 +277,7 @@ def test_only_descendants_are_simulated_anew() -> None:
 
     model = DiscreteModel([counted(name) for name in DIAMOND])
     x = torch.zeros(3, 1)
-    gradient(model, lambda x, z: x[:, 0], x, model.draw_noise(x))
+    gradient(model, lambda x, z: x[:, 0], x, model.draw_noise(x), check=False)
     # all other states of a node in one call; d never changes with b and c, nor they with a, so only children of a are
     # simulated for a's flip, and d for those of b and c
     assert calls == {"a": 1, "b": 2, "c": 2, "d": 1 + 2}
@@ -408,12 +408,12 @@ def answer_of(node: Node, f: Callable[[Tensor, Values], Tensor]) -> None:
         (
             Node("a", (), constant_logits(0.0, float("nan"))),
             FloatingPointError,
-            "range from nan to nan, expected finite numbers; check",
+            "range from nan to nan, expected finite numbers, or -inf",
         ),
         (
-            Node("a", (), constant_logits(0.0, -float("inf"))),
+            Node("a", (), constant_logits(-float("inf"), -float("inf"))),
             FloatingPointError,
-            "range from -inf to 0.0, expected finite numbers; .* instead of -inf",
+            "range from -inf to -inf, expected finite numbers, or -inf for some states",
         ),
     ],
 )
@@ -427,5 +427,5 @@ def test_wrong_f_is_refused() -> None:
         answer_of(root, lambda x, z: x)
     with pytest.raises(ValueError, match=r"f has shape \(\), expected \(3,\)"):
         answer_of(root, lambda x, z: x.sum())
-    with pytest.raises(FloatingPointError, match=r"f is -inf at \{'a': 1\}, expected finite numbers; all"):
+    with pytest.raises(FloatingPointError, match=r"f is -inf at \{'a': 1\}, expected finite numbers; improbable"):
         answer_of(root, lambda x, z: torch.log1p(-z["a"].double()))

@@ -63,7 +63,7 @@ CASES = {
     "ugc": Case(functional.ugc, opposite=True, is_categorical=False, flips=1, even=True),
     "local_disarm": Case(functional.local_disarm, samples=2, opposite=True, is_categorical=False, bound=True),
     "arm": Case(functional.arm, opposite=True, is_categorical=False),
-    "disarm": Case(functional.disarm, opposite=True, is_categorical=False),
+    "disarm": Case(functional.disarm, opposite=True),
 }
 LOGITS = {
     "bernoulli": torch.tensor([0.3, -1.2, 0.8], dtype=torch.float64),

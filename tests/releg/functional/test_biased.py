@@ -35,8 +35,9 @@ def test_straight_through_is_unbiased_where_f_is_linear_and_biased_where_not(kin
     assert (found - exact).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("function", [functional.reinmax, functional.minimum_variance])
 @pytest.mark.parametrize("kind", LOGITS)
-def test_reinmax_is_unbiased_where_f_is_quadratic_in_one_unit(kind: str) -> None:
+def test_reinmax_is_unbiased_where_f_is_quadratic_in_one_unit(kind: str, function: Function) -> None:
     base = LOGITS[kind][:1].clone().requires_grad_()
     generator = torch.Generator().manual_seed(3)
     size = base.shape[-1]
@@ -50,7 +51,7 @@ def test_reinmax_is_unbiased_where_f_is_quadratic_in_one_unit(kind: str) -> None
     def f(z: Tensor) -> Tensor:
         return z.flatten(1) @ linear + ((z.flatten(1) @ square) * z.flatten(1)).sum(1)
 
-    answer = functional.reinmax(logits, f, noise[0])
+    answer = function(logits, f, noise[0])
     (found,) = torch.autograd.grad(-(probability * answer.surrogate).sum(), base)
     at_states = f(torch.eye(size).double()) if base.dim() == 2 else f(torch.tensor([[0.0], [1.0]]).double())
     q = base.softmax(-1)[0] if base.dim() == 2 else torch.cat([torch.sigmoid(-base), torch.sigmoid(base)])
@@ -86,6 +87,7 @@ BIASED: dict[str, Function] = {
     "gumbel_softmax": functional.gumbel_softmax,
     "gumbel_rao": functional.gumbel_rao,
     "reinmax": functional.reinmax,
+    "minimum_variance": functional.minimum_variance,
     "reinmax-rao": partial(functional.reinmax, temperature=0.7, draws=3),
     "reinmax-cv": partial(functional.reinmax, temperature=1.5, draws=3, control=0.5),
 }
@@ -132,7 +134,43 @@ def test_perturbed_logits_given_the_sample_are_those_that_gave_it() -> None:
         assert (difference / error).abs().max() < largest_z(6)
 
 
-@pytest.mark.parametrize("name", ["gumbel_rao", "reinmax", "reinmax-rao", "reinmax-cv"])
+@pytest.mark.parametrize("shape", [(6,), (6, 2), (3, 5)])
+def test_minimum_variance_is_reinmax_for_two_states_and_else_varies_less(
+    shape: tuple[int, ...],
+) -> None:
+    """The variance over slopes that are standard normal, exactly: the squared norm of d z / d logits over samples."""
+    generator = torch.Generator().manual_seed(4)
+    base = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    noise, probability = noise_cells(base[:1], Case(functional.reinmax))
+    logits = base[:1].expand(len(probability), *base[:1].shape)
+
+    def slopes(function: Function) -> Tensor:
+        """d z_j / d logits of every sample, (C, ..., J)."""
+        columns = []
+        for j in range(base[:1].numel()):
+            surrogate = function(logits, lambda z, j=j: z.flatten(1)[:, j], noise[0]).surrogate
+            columns.append(torch.autograd.grad(-surrogate.sum(), logits)[0])
+        return torch.stack(columns, -1)
+
+    least, reinmax = slopes(functional.minimum_variance), slopes(functional.reinmax)
+    if shape == (3, 5):
+        energy = [(probability * each.square().flatten(1).sum(1)).sum() for each in (least, reinmax)]
+        assert energy[0] < 0.99 * energy[1]
+    else:
+        torch.testing.assert_close(least, reinmax)
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_a_state_that_cannot_occur_gets_no_gradient(name: str) -> None:
+    logits = torch.tensor([[0.3, -torch.inf, 0.1]], dtype=torch.float64).expand(40, 1, 3).clone().requires_grad_()
+    answer = BIASED[name](logits, lambda z: z.flatten(1).sum(1) + z[:, 0, 0].square())
+    (found,) = torch.autograd.grad(answer.surrogate.sum(), logits)
+    assert torch.isfinite(found).all()
+    assert (found[..., 1] == 0).all()
+    assert (found[..., 0] != 0).any()
+
+
+@pytest.mark.parametrize("name", ["gumbel_rao", "reinmax", "reinmax-rao", "reinmax-cv", "minimum_variance"])
 def test_two_states_are_a_bernoulli_variable(name: str) -> None:
     """The mean estimate for logits (0, a) is that for a, within sampling error."""
     rows, a = 20_000, torch.tensor([0.4, -1.1], dtype=torch.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import math
 from functools import partial
 
 import pytest
@@ -13,25 +14,6 @@ from releg import functional
 from tests.releg.functional.cases import CASES
 
 
-@pytest.mark.parametrize("at_once", [2, 3, 100])
-@pytest.mark.parametrize("flips", [None, 2])
-def test_many_flips_at_once_give_the_same(at_once: int, flips: int | None) -> None:
-    x = torch.randn(6, 4, dtype=torch.float64)
-    for shape in ((6, 4), (6, 4, 3)):
-        logits = torch.randn(shape, dtype=torch.float64, requires_grad=True)
-        noise, choice = torch.rand(6, 4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
-
-        def f(z: Tensor) -> Tensor:
-            return torch.sin(z * x).sum(1).cos()
-
-        one, other = (
-            functional.common_random_numbers(logits, f, noise, flips=flips, choice=choice, at_once=count)
-            for count in (1, at_once)
-        )
-        grads = [torch.autograd.grad(answer.surrogate.sum(), logits)[0] for answer in (one, other)]
-        torch.testing.assert_close(grads[0], grads[1])
-
-
 @pytest.mark.parametrize(("flips", "calls"), [(None, 7), (1, 2), (3, 4)])
 def test_f_is_called_once_per_flip(flips: int | None, calls: int) -> None:
     counted = []
@@ -40,7 +22,7 @@ def test_f_is_called_once_per_flip(flips: int | None, calls: int) -> None:
         counted.append(len(z))
         return z.double().sum(1)
 
-    functional.common_random_numbers(torch.zeros(5, 3, 3), f, flips=flips)
+    functional.common_random_numbers(torch.zeros(5, 3, 3, requires_grad=True), f, flips=flips)
     assert counted == [5] * calls
 
 
@@ -77,7 +59,8 @@ def test_the_docstring_example_runs() -> None:
         (torch.zeros(0, 2), ValueError, r"logits have shape \(0, 2\)"),
         (torch.zeros(3, 2, 1), ValueError, r"\(3, 2, 1\), expected at least 2 states; leave"),
         (torch.full((3, 2), torch.nan), FloatingPointError, "logits range from nan to nan, expected finite numbers"),
-        (torch.full((3, 2), torch.inf), FloatingPointError, "range from inf to inf, expected finite .* -1e4"),
+        (torch.full((3, 2), torch.inf), FloatingPointError, "range from inf to inf, expected finite numbers, or -inf"),
+        (torch.full((3, 2, 2), -torch.inf), FloatingPointError, "range from -inf to -inf, expected finite numbers"),
     ],
 )
 def test_logits_that_make_no_sense_are_refused(logits: Tensor, error: type[Exception], message: str) -> None:
@@ -93,16 +76,19 @@ def test_other_input_that_makes_no_sense_is_refused() -> None:
         lr(logits, lambda z: z)
     with pytest.raises(TypeError, match=r"f gives a list, expected a tensor of shape \(3,\); use torch.as_tensor"):
         lr(logits, lambda z: z.sum(1).tolist())  # type: ignore[arg-type, return-value]
-    with pytest.raises(FloatingPointError, match=r"f is inf at \[0.0, 0.0\], expected finite numbers; all states"):
+    with pytest.raises(
+        FloatingPointError, match=r"f is inf at \[0.0, 0.0\], expected finite numbers; improbable states"
+    ):
         crn(logits, lambda z: 1 / z.sum(1), torch.tensor([[0.3, 0.7]]).expand(3, 2))
     with pytest.raises(ValueError, match=r"noise has shape \(3,\), expected \(3, 2\); leave it out"):
         crn(logits, lambda z: z.sum(1), torch.rand(3))
     with pytest.raises(ValueError, match=r"noise ranges from 2 to 2, expected uniform numbers in \[0, 1\)"):
         crn(logits, lambda z: z.sum(1), torch.full((3, 2), 2.0))
-    with pytest.raises(ValueError, match="flips is 0, expected at least 1; None"):
-        crn(logits, lambda z: z.sum(1), flips=0)
-    with pytest.raises(ValueError, match="at_once is 0, expected at least 1; 1 calls f"):
-        crn(logits, lambda z: z.sum(1), at_once=0)
+    for flips in (0, 3, math.nan, 1.0):
+        with pytest.raises(
+            ValueError, match=rf"flips is {flips}, expected a whole number from 1 to 2,.* None means all"
+        ):
+            crn(logits, lambda z: z.sum(1), flips=flips)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"baseline has shape \(5, 3\), expected \(3,\) or a number; give"):
         lr(logits, lambda z: z.sum(1), baseline=torch.zeros(5, 3))
     with pytest.raises(ValueError, match="samples is 1, expected at least 2; a sample is compared"):
@@ -130,6 +116,67 @@ def test_other_input_that_makes_no_sense_is_refused() -> None:
         functional.local_disarm(logits, lambda z: z.sum(1), samples=1)
     with pytest.raises(ValueError, match="hidden is 0, expected at least 1; the default is 100"):
         functional.SteinControl(hidden=0)
+
+
+ONE_HOT = ("likelihood_ratio", "leave_one_out", "common_random_numbers", "pruned", "bitflip", "disarm")
+
+
+@pytest.mark.parametrize("name", ONE_HOT)
+def test_f_takes_one_hot_vectors_where_it_is_asked_for(name: str) -> None:
+    logits = torch.randn(6, 3, 4, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(3, 4, dtype=torch.float64)
+
+    def of_states(z: Tensor) -> Tensor:
+        return weights[torch.arange(3), z].sum(1).exp()
+
+    def of_vectors(z: Tensor) -> Tensor:
+        return (z * weights).sum((1, 2)).exp()
+
+    grads = []
+    for f, one_hot in ((of_states, False), (of_vectors, True)):
+        answer = getattr(functional, name)(logits, f, generator=torch.Generator().manual_seed(1), one_hot=one_hot)
+        grads.append(torch.autograd.grad(answer.surrogate.sum(), logits)[0])
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("name", ONE_HOT)
+def test_f_is_not_called_at_states_that_cannot_occur(name: str) -> None:
+    logits = torch.tensor([[0.3, -torch.inf, 0.1], [-torch.inf, 1.0, -0.4]], dtype=torch.float64, requires_grad=True)
+    impossible = torch.isinf(logits.detach())
+
+    def f(z: Tensor) -> Tensor:
+        assert not impossible[torch.arange(2), z].any()
+        return z.double().sum(1)
+
+    surrogate = getattr(functional, name)(logits.expand(500, -1, -1), f).surrogate
+    (found,) = torch.autograd.grad(surrogate.mean(), logits)
+    assert torch.isfinite(found).all()
+    assert (found[impossible] == 0).all()
+    assert (found[~impossible] != 0).any()
+
+
+@pytest.mark.parametrize("name", [*CASES, "reinmax", "straight_through"])
+def test_a_function_that_changes_z_in_place_is_refused(name: str) -> None:
+    function = CASES[name].function if name in CASES else getattr(functional, name)
+
+    def spins(z: Tensor) -> Tensor:
+        return z.mul_(2).sub_(1).sum(1)
+
+    with pytest.raises((ValueError, RuntimeError), match=r"f changes its input in place|modified inplace"):
+        function(torch.zeros(4, 3, requires_grad=True), spins)
+
+
+def test_mistakes_with_shapes_and_graphs_get_a_sentence() -> None:
+    lr, slope = functional.likelihood_ratio, torch.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"logits are a Bernoulli, expected a tensor; .* give its \.logits"):
+        lr(torch.distributions.Bernoulli(logits=torch.zeros(3, 2)), lambda z: z.sum(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"f has shape \(5, 3\), expected \(5,\): logits of three axes .* flatten"):
+        lr(torch.zeros(5, 3, 2, requires_grad=True), lambda z: z.double())
+    for function in (lr, functional.reinmax, functional.gumbel_softmax):
+        with pytest.raises(ValueError, match="logits have no gradient and f has one, expected logits that a net"):
+            function(torch.zeros(3, 2), lambda z: z @ slope)
+        with torch.no_grad():
+            assert function(torch.zeros(3, 2), lambda z: z @ slope).value.shape == (3,)
 
 
 def test_the_surrogate_of_rodeo_trains_its_control_on_the_squared_estimate() -> None:

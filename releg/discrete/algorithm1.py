@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from releg.discrete.chances import gradient_of_mean
-from releg.discrete.estimate import F, evaluate
+from releg.discrete.functions import F, evaluate
 from releg.discrete.layers import Values
 from releg.discrete.model import DiscreteModel
+from releg.functional.flip_probabilities import gradient_of_mean
 
 
 @torch.no_grad()
@@ -18,7 +18,7 @@ def logit_grads(model: DiscreteModel, f: F, x: Tensor, noise: Mapping[str, Tenso
     """The gradient Delta of every unit w.r.t. its logits. Cost: one simulation and one f per unit and state."""
     sample = model.sample(x, noise)  # line 1; the noise is already drawn
     deltas: Values = {}
-    for layer in model.layers:
+    for layer in model.discrete:
         logits, units = layer.widen(sample.logits[layer.name]), []
         for unit in range(layer.units):  # line 2
             f_k = []

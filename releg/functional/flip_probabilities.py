@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from releg import bernoulli, categorical
+from releg.functional.variables import check_uniform
 from releg.systematic_sampling import proportional
 
 
@@ -23,13 +24,21 @@ def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
     return categorical.gradient_by_logits(logits, f_k)
 
 
+def possible_flips(logits: Tensor, z: Tensor) -> Tensor:
+    """Whether a unit can change to a state, (N, units, states): to any but its own, unless that has a logit of -inf."""
+    states = 2 if logits.dim() == 2 else logits.shape[-1]
+    others = ~one_hot(z.long(), states).bool()
+    return others if logits.dim() == 2 else others & (logits > -torch.inf)
+
+
 @torch.no_grad()
-def flip_chances(logits: Tensor, z: Tensor, flips: int) -> Tensor:
+def flip_probabilities(logits: Tensor, z: Tensor, flips: int) -> Tensor:
     """The probability of simulating each unit's change to each state, (N, units, states); they sum to `flips`.
 
     Proportional to the length of gradient_of_mean per change of f: q_k |one_hot(k) - q|. Sums use float64 if the
     device has it.
     """
+    possible = possible_flips(logits, z)
     if logits.dim() == 2:
         weights = bernoulli.variance(logits)[..., None].expand(-1, -1, 2)
     else:
@@ -37,7 +46,21 @@ def flip_chances(logits: Tensor, z: Tensor, flips: int) -> Tensor:
         weights = q * ((1 - q).square() + q.square().sum(-1, keepdim=True) - q.square()).sqrt()
     units, states = weights.shape[1:]
     if flips >= units * (states - 1):
-        return torch.ones_like(weights)
-    weights = weights * (1 - one_hot(z.long(), states))
+        return possible.to(weights.dtype)
+    weights = weights * possible
     weights = weights if weights.device.type == "mps" else weights.double()
     return proportional(weights.flatten(1), flips).view(weights.shape)
+
+
+def even_probabilities(logits: Tensor, z: Tensor) -> Tensor:
+    """Those of one flip, all possible ones being equally likely: (N, units, states)."""
+    possible = possible_flips(logits, z).to(logits.dtype)
+    return possible / possible.sum((1, 2), keepdim=True).clamp(min=1)
+
+
+def uniform_choice(by_row: Tensor, choice: Tensor | None, generator: torch.Generator | None) -> Tensor:
+    """One uniform number per row of probabilities, (N,): the given ones, after a check, or new ones."""
+    if choice is None:
+        return torch.rand(len(by_row), generator=generator, dtype=by_row.dtype, device=by_row.device)
+    check_uniform(choice, (len(by_row),), "choice", "give one uniform number per row, or none at all")
+    return choice.to(by_row.dtype)

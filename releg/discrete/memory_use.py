@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
-class Footprint(TorchFunctionMode):
-    """Adds up the bytes of all tensors that torch functions make inside `with Footprint() as footprint`.
+class MemoryUse(TorchFunctionMode):
+    """Adds up the bytes of all tensors that torch functions make inside `with MemoryUse() as use`.
 
     Views are left out. Freed memory is not subtracted, so the sum exceeds what is alive at any one time, unless a
     single function needs a lot of temporary memory. (Counting below autograd would see inside functions, but costs
