@@ -89,7 +89,7 @@ def install(root: Path, folder: Path) -> None:
     python = str(folder / "bin" / "python")
     pip = [python, "-I", "-m", "pip", "install", "--no-input", "--constraint", str(root / "tests" / "constraints.txt")]
     # Build the project with the locked setuptools, not with the newest one; pip knows editable pyprojects since 21.3.
-    for what in (["pip>=21.3", "setuptools"], ["--no-build-isolation", "--editable", ".[dev,bench,ray]"]):
+    for what in (["pip>=21.3", "setuptools"], ["--no-build-isolation", "--editable", ".[dev,bench,pyro,ray]"]):
         run([*pip, *what], root, f"pip could not install into {folder}; check the network and the disk")
     mismatch = f"torch and torchvision do not match; delete {folder}, or see what `pip config list` adds"
     run([python, "-I", "-c", PAIR_CHECK], root, mismatch)

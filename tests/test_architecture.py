@@ -77,6 +77,7 @@ BEFORE_LOADING = rooms(
     *("command_line.startup", "command_line.error_sentences"),
     *("grid.options", "grid.process", "run.lock", "run.parent"),
 )
+PYRO = ("pyro", "releg.pyro")
 HEAVY = ("torch", "torchvision", "numpy", "numba", "jsonargparse", *LIGHTNING[:3])
 
 
@@ -124,6 +125,11 @@ def mistakes_are_answered_before_anything_heavy_is_loaded(graph: Graph) -> list[
     )
 
 
+def only_its_own_room_needs_pyro(graph: Graph) -> list[str]:
+    others = [module for module in graph if is_within(module, ("releg",)) and not is_within(module, ("releg.pyro",))]
+    return sorted(f"{module} -> {name}" for module in others for name in graph[module] if is_within(name, PYRO))
+
+
 RULES: dict[str, Callable[[Graph], list[str]]] = {
     "releg never imports Lightning": Rule(("releg",), LIGHTNING),
     "the project never imports its tests": Rule(("releg", "lightning_modules"), ("tests",)),
@@ -136,6 +142,8 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "reports read only files": Rule(("releg.report",), ("releg",), ("releg.report", "releg.records", *PLAIN)),
     "records stand alone": Rule(("releg.records",), ("releg", "lightning_modules"), ("releg.records", *PLAIN)),
     "Algorithm 1 knows no belief net": Rule(("releg.discrete",), ("releg.sbn", "releg.estimators")),
+    "the loss for Pyro knows no belief net": Rule(("releg.pyro",), ("releg.sbn", "releg.estimators")),
+    "only its own room needs Pyro": only_its_own_room_needs_pyro,
     "data know no run": Rule(DATA, (*rooms("sbn_module", "training_step"), *AROUND_RUNS)),
     "what data sets share knows none of them": Rule(rooms("data_parts", "binary_images"), DATA_SETS),
     "training knows no concrete data set": Rule(rooms("sbn_module", "gradient_variance", "grid"), DATA_SETS),
@@ -212,6 +220,11 @@ BREACHES = {
     "reports read only files": [("releg/report/new.py", "from releg import sbn", "releg.sbn")],
     "records stand alone": [("releg/records/names.py", "from releg.report import style", "releg.report.style")],
     "Algorithm 1 knows no belief net": [("releg/discrete/new.py", "from releg import sbn", "releg.sbn")],
+    "the loss for Pyro knows no belief net": [("releg/pyro/new.py", "from releg.sbn import Trajectory", "releg.sbn")],
+    "only its own room needs Pyro": [
+        ("releg/new.py", "import pyro.infer", "pyro.infer"),
+        ("releg/new.py", "from releg.pyro import ELBO", "releg.pyro.ELBO"),
+    ],
     "data know no run": [
         ("lightning_modules/data_parts/new.py", "from ..run import life", "lightning_modules.run.life")
     ],
@@ -282,6 +295,7 @@ TESTED_IN = {
     "releg/examples": "releg/test_page",
     "releg/functional": "releg/functional/test_unbiased",
     "releg/compiled": "releg/compiled/test_layer",
+    "releg/pyro": "releg/pyro/test_elbo",
     "releg/compiled/kept_code": "faults/test_compiled_code",
     "releg/kernels": "releg/kernels/test_engines_agree",  # all of them: against the dense one
     "releg/kernels/cpu": "releg/kernels/test_cpu",

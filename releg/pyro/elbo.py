@@ -1,0 +1,190 @@
+"""The loss: log p - log q along one recorded run, and for each discrete site an estimator of `releg.functional`.
+
+Given what comes before it, a discrete site is one layer of variables, whose function f_l(z_l) is f after the rest of
+the program has run again from z_l. The estimators are those of one layer, applied site by site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from pyro import infer, poutine
+from pyro.infer.enum import get_importance_trace
+from pyro.infer.util import torch_backward
+from torch import Tensor
+
+from releg.pyro.layers import Layer, estimator_of
+from releg.pyro.rows import Rows, Trace, find_rows
+from releg.pyro.runs import Flip, FlipPlate, Recorder, Rerun, Site
+
+Run = Callable[..., tuple[Trace, Trace]]  # of the guide and the model within a messenger, to their traces
+
+
+class ELBO(infer.ELBO):
+    """The evidence lower bound, with low-variance gradients for Bernoulli, Categorical and OneHotCategorical sites.
+
+    Every discrete site of the guide is set to other values, and what follows it is run again with the same noise and
+    without a graph. Unbiased, if plates hold what is independent and all randomness is in sample statements.
+    `infer={"releg": {"estimator": ..., "flips": ..., "samples": ...}}` overrides the settings at a site of the guide.
+
+    Args:
+        estimator: a function of `releg.functional` by name: common_random_numbers, disarm, leave_one_out, arm, arms,
+            bitflip, likelihood_ratio, pruned or ugc.
+        flips: of common_random_numbers and pruned: how many flips per row and site; None: all, or one for pruned.
+        samples: of leave_one_out and arms: draws of each site.
+        vectorize: run many flips at once, in a plate on the left of all others; if not, one by one, for programs that
+            do not broadcast. At once, continuous sites other than Normal and its transforms are drawn anew after a
+            flip, which is unbiased but has more variance.
+        num_particles: average over this many runs.
+        max_plate_nesting: how many plates are nested; found in each run if not given.
+        flips_at_once: the largest size of the plate of flips, which bounds the memory.
+        retain_graph: as in Pyro.
+    """
+
+    def __init__(
+        self,
+        estimator: str = "disarm",
+        flips: int | None = None,
+        samples: int | None = None,
+        vectorize: bool = True,
+        num_particles: int = 1,
+        max_plate_nesting: float = float("inf"),
+        flips_at_once: int = 16,
+        retain_graph: bool | None = None,
+    ) -> None:
+        super().__init__(num_particles=num_particles, max_plate_nesting=max_plate_nesting, retain_graph=retain_graph)
+        if num_particles < 1 or flips_at_once < 1:
+            raise ValueError(
+                f"num_particles is {num_particles} and flips_at_once is {flips_at_once}, expected at least 1"
+            )
+        self.settings = {"estimator": estimator, "flips": flips, "samples": samples}
+        estimator_of("the loss", self.settings)
+        self.vectorize, self.flips_at_once = vectorize, flips_at_once if vectorize else 1
+        self._repeatable = False  # whether a run without flips gave the recorded f; asked in the first step
+
+    def loss(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> float:
+        """Minus the estimated bound."""
+        with torch.no_grad():
+            return self.differentiable_loss(model, guide, *args, **kwargs).item()
+
+    def loss_and_grads(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> float:
+        """Minus the estimated bound; adds the estimate of its gradient to every parameter's .grad."""
+        loss = self.differentiable_loss(model, guide, *args, **kwargs)
+        torch_backward(loss, retain_graph=self.retain_graph)
+        return loss.item()
+
+    def differentiable_loss(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> Tensor:
+        """Minus the estimated bound, whose backward pass gives the estimate of its gradient."""
+        if isinstance(poutine.unwrap(guide), poutine.messenger.Messenger):
+            raise ValueError(f"the guide is a {type(poutine.unwrap(guide)).__name__}, expected a function or a module")
+
+        def run(messenger: Any, wrapper: Callable = lambda program: program) -> tuple[Trace, Trace]:
+            with messenger:
+                return self._get_trace(wrapper(model), wrapper(guide), args, kwargs)
+
+        return torch.stack([self._particle(run) for _ in range(self.num_particles)]).mean()
+
+    def _get_trace(self, model: Callable, guide: Callable, args: Any, kwargs: Any) -> tuple[Trace, Trace]:
+        return get_importance_trace("flat", float("inf"), model, guide, args, kwargs)
+
+    def _particle(self, run: Run) -> Tensor:
+        start, recorder = torch.get_rng_state(), Recorder()
+        model, guide = run(recorder)
+        check_sites(model, guide, recorder.sites)
+        loss = minus_bound(model, guide, recorder.sites)
+        discrete = {name: site for name, site in recorder.sites.items() if site.draw and site.draw.logits.requires_grad}
+        if not discrete or not torch.is_grad_enabled():
+            return loss
+        rows = find_rows(guide, model, frozenset(discrete))
+        f = rows.values(guide, model)
+        layers = [Layer(name, site, rows, f, self.settings) for name, site in discrete.items()]
+        nesting = max(self._nesting(guide), self._nesting(model))
+        end = torch.get_rng_state()
+
+        @torch.no_grad()
+        def simulate(flips: Sequence[Flip]) -> Tensor:
+            axis = -nesting - 1 if self.vectorize else None
+            torch.set_rng_state(start)
+            return rerun(run, Rerun(recorder.sites, flips, axis), rows)
+
+        values = self._values(simulate, [flip for layer in layers for flip in layer.flips()], f)
+        torch.set_rng_state(end)
+        answers = iter(values)
+        return loss + torch.stack([layer.surrogate(answers) for layer in layers]).sum()
+
+    def _nesting(self, trace: Trace) -> int:
+        """The number of batch axes to the right of the flips."""
+        if self.max_plate_nesting < float("inf"):
+            return int(self.max_plate_nesting)
+        return max(site["log_prob"].dim() for site in trace.nodes.values() if site["type"] == "sample")
+
+    def _values(self, simulate: Callable[[Sequence[Flip]], Tensor], flips: list[Flip], f: Tensor) -> Tensor:
+        """f after each flip, (flips, N). In the first step the first batch holds a run without a flip, too."""
+        asking = bool(flips) and not self._repeatable
+        at = min(len(flips), self.flips_at_once - 1)
+        if asking:
+            flips = [*flips[:at], Flip(float("inf"), f), *flips[at:]]
+        parts = [simulate(flips[i : i + self.flips_at_once]) for i in range(0, len(flips), self.flips_at_once)]
+        values = torch.cat([f.detach()[None][:0], *parts])
+        if asking:
+            check_repeated(f, values[at])
+            self._repeatable = True
+            values = torch.cat([values[:at], values[at + 1 :]])
+        return values
+
+
+def rerun(run: Run, messenger: Rerun, rows: Rows) -> Tensor:
+    """f of every flip, (flips, N)."""
+    if messenger.axis is None:
+        model, guide = run(messenger)
+        return rows.values(guide, model)[None]
+
+    def wrapper(program: Callable) -> Callable:
+        return FlipPlate("_releg_flips", len(messenger.flips), messenger.axis)(program)
+
+    try:
+        model, guide = run(messenger, wrapper)
+        return rows.values(guide, model, messenger.axis)
+    except (ValueError, RuntimeError, IndexError) as error:
+        raise ValueError(
+            f"the program fails with {len(messenger.flips)} flips in a plate on the left of all others, expected one "
+            f"that broadcasts; set vectorize=False to run flips one by one. It said: {error}"
+        ) from error
+
+
+def minus_bound(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> Tensor:
+    """log q - log p. The log q of discrete sites is detached: its own expected gradient is zero."""
+    total = torch.zeros(())
+    for name, site in guide.nodes.items():
+        if site["type"] == "sample":
+            constant = name in recorded and recorded[name].draw is not None
+            total = total + (site["log_prob_sum"].detach() if constant else site["log_prob_sum"])
+    return total - sum(site["log_prob_sum"] for site in model.nodes.values() if site["type"] == "sample")
+
+
+def check_sites(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> None:
+    """Raise ValueError if there is a site whose gradient would be wrong."""
+    for name, site in model.nodes.items():
+        if site["type"] == "sample" and not site["is_observed"] and name not in guide.nodes:
+            raise ValueError(
+                f"site '{name}' of the model is neither observed nor in the guide, expected one of them; add it to the "
+                "guide, or use TraceEnum_ELBO to sum it out"
+            )
+    for name, recorded_site in recorded.items():
+        if recorded_site.draw is None and not recorded_site.is_plate and not recorded_site.distribution.has_rsample:
+            raise ValueError(
+                f"site '{name}' of the guide is a {type(recorded_site.distribution).__name__}, expected a Bernoulli, "
+                "Categorical, OneHotCategorical or a reparameterised distribution; there is no estimator for others"
+            )
+
+
+def check_repeated(f: Tensor, again: Tensor) -> None:
+    """Raise ValueError unless a run without a flip gives the recorded f."""
+    if not torch.allclose(f, again, rtol=1e-4, atol=1e-4 * float(f.abs().mean())):
+        raise ValueError(
+            "running the program again with the same values gives another f, expected the same; if it mixes rows of a "
+            "leftmost axis (sum(0), view, cat or indexing on the first axis), set vectorize=False; if it draws random "
+            "numbers outside of sample statements, or changes its parameters or buffers, it has no unbiased estimator"
+        )

@@ -1,0 +1,138 @@
+"""Runs of a guide and a model: one that is recorded, and others that repeat it with a discrete site changed.
+
+Each messenger stands outside everything else, so that it sees distributions after all plates have broadcast them.
+Noise is shared: what comes before the change keeps its values, what comes after is simulated with the recorded noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pyro.poutine.broadcast_messenger import BroadcastMessenger
+from pyro.poutine.indep_messenger import IndepMessenger
+from pyro.poutine.messenger import Messenger
+from pyro.poutine.util import site_is_subsample
+from torch import Tensor
+
+from releg.pyro import sites
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site of the recorded guide, or a plate's choice of indices."""
+
+    order: int
+    distribution: Any
+    value: Tensor
+    before: Tensor  # state of torch's random numbers before the value was drawn, and after it
+    after: Tensor
+    infer: Mapping[str, Any]
+    draw: Draw | None = None  # of discrete sites
+
+    @property
+    def is_plate(self) -> bool:
+        """Whether the value is the indices of a plate."""
+        site: Any = {"type": "sample", "fn": self.distribution}
+        return site_is_subsample(site)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How a discrete site got its value, in the shape (batch, event)."""
+
+    logits: Tensor  # in the graph of the parameters; a last axis of states except for Bernoulli variables
+    noise: Tensor  # uniform
+    z: Tensor  # states
+
+
+class Recorder(Messenger):
+    """Draws the discrete sites from uniform noise, and keeps what is needed to repeat the run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sites: dict[str, Site] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["value"] is not None:
+            return
+        distribution, before = msg["fn"], torch.get_rng_state()
+        draw = drawn(distribution) if sites.is_discrete(distribution) else None
+        value = sites.as_value(distribution, draw.z) if draw else distribution(*msg["args"], **msg["kwargs"])
+        msg["value"] = value
+        after = torch.get_rng_state()
+        self.sites[msg["name"]] = Site(len(self.sites), distribution, value, before, after, msg["infer"], draw)
+
+
+def drawn(distribution: Any) -> Draw:
+    """A draw of a discrete distribution."""
+    logits = sites.logits_of(distribution)
+    shape = logits.shape[:-1] if sites.has_states_axis(distribution) else logits.shape
+    noise = torch.rand(shape, dtype=logits.dtype, device=logits.device)
+    noise = noise.clamp(min=torch.finfo(noise.dtype).eps / 2)  # so that 1 - noise, too, lies below 1
+    return Draw(logits, noise, sites.draw(distribution, logits.detach(), noise))
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Another value for the discrete site with that order; an order behind all sites changes nothing."""
+
+    order: float
+    value: Tensor
+
+
+class Rerun(Messenger):
+    """The recorded run with flips, side by side on a leftmost axis; a single flip needs no axis.
+
+    Args:
+        recorded: by name.
+        flips: sorted by order.
+        axis: where flips lie on the batch axes, counted from the right; None: there is one flip, and no axis.
+    """
+
+    def __init__(self, recorded: Mapping[str, Site], flips: Sequence[Flip], axis: int | None) -> None:
+        super().__init__()
+        self.recorded, self.flips, self.axis = recorded, flips, axis
+
+    def _pyro_sample(self, msg: Any) -> None:
+        site = self.recorded.get(msg["name"])
+        if msg["value"] is not None or site is None:  # a flip can lead to sites that the recorded run does not have
+            return
+        msg["value"] = site.value if site.is_plate else self._value(site, msg)
+        torch.set_rng_state(site.after)
+
+    def _value(self, site: Site, msg: Any) -> Tensor:
+        changed = sum(flip.order < site.order for flip in self.flips)
+        here = [flip.value for flip in self.flips if flip.order == site.order]
+        kept = [site.value] * (len(self.flips) - changed - len(here))
+        if self.axis is None:
+            return self._again(site, msg) if changed else [*here, *kept][0]
+        values = [self._again(site, msg)[:changed]] if changed else []
+        if here or kept:
+            stacked = torch.stack([*here, *kept])
+            ones = -self.axis - (stacked.dim() - msg["fn"].event_dim)  # plates around this site that it is not in
+            values.append(stacked.reshape(len(stacked), *[1] * ones, *stacked.shape[1:]))
+        return torch.cat(values)
+
+    def _again(self, site: Site, msg: Any) -> Tensor:
+        """The value that the recorded noise gives with the distribution of this run."""
+        distribution = msg["fn"]
+        if site.draw is not None:
+            z = sites.draw(distribution, sites.logits_of(distribution), site.draw.noise)
+            return sites.as_value(distribution, z)
+        torch.set_rng_state(site.before)
+        normal = sites.normal_within(site.distribution)
+        if self.axis is None or normal is None:
+            return distribution(*msg["args"], **msg["kwargs"])
+        standard = torch.normal(torch.zeros_like(normal.loc), torch.ones_like(normal.loc))  # as Normal.rsample draws
+        return sites.from_normal(distribution, standard)
+
+
+class FlipPlate(IndepMessenger):
+    """The axis of flips. pyro.plate would do the same and add a site with indices, to be confused with the user's."""
+
+    def _process_message(self, msg: Any) -> None:
+        super()._process_message(msg)
+        BroadcastMessenger._pyro_sample(msg)
