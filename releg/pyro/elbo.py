@@ -17,7 +17,7 @@ from torch import Tensor
 
 from releg.pyro.layers import Layer, estimator_of
 from releg.pyro.rows import Rows, Trace, find_rows
-from releg.pyro.runs import Flip, FlipPlate, Recorder, Rerun, Site
+from releg.pyro.runs import DiscreteSite, Flip, FlipPlate, Recorder, Rerun, Site
 
 Run = Callable[..., tuple[Trace, Trace]]  # of the guide and the model within a messenger, to their traces
 
@@ -94,45 +94,37 @@ class ELBO(infer.ELBO):
         model, guide = run(recorder)
         check_sites(model, guide, recorder.sites)
         loss = minus_bound(model, guide, recorder.sites)
-        discrete = {name: site for name, site in recorder.sites.items() if site.draw and site.draw.logits.requires_grad}
-        if not discrete or not torch.is_grad_enabled():
+        discrete = {name: site for name, site in recorder.sites.items() if isinstance(site, DiscreteSite)}
+        discrete = {name: site for name, site in discrete.items() if site.logits.requires_grad}
+        if not discrete:
             return loss
         rows = find_rows(guide, model, frozenset(discrete))
         f = rows.values(guide, model)
         layers = [Layer(name, site, rows, f, self.settings) for name, site in discrete.items()]
-        nesting = max(self._nesting(guide), self._nesting(model))
+        axis = -max(self._nesting(guide), self._nesting(model)) - 1 if self.vectorize else None
         end = torch.get_rng_state()
 
         @torch.no_grad()
         def simulate(flips: Sequence[Flip]) -> Tensor:
-            axis = -nesting - 1 if self.vectorize else None
             torch.set_rng_state(start)
             return rerun(run, Rerun(recorder.sites, flips, axis), rows)
 
-        values = self._values(simulate, [flip for layer in layers for flip in layer.flips()], f)
+        flips = [flip for layer in layers for flip in layer.flips()]
+        if flips and not self._repeatable:
+            without = Flip(float("inf"), f)
+            check_repeated(f, simulate([flips[0], without][-self.flips_at_once :])[-1])
+            self._repeatable = True
+        batches = [flips[i : i + self.flips_at_once] for i in range(0, len(flips), self.flips_at_once)]
+        values = (value for batch in batches for value in simulate(batch))
+        surrogates = [layer.surrogate(values) for layer in layers]
         torch.set_rng_state(end)
-        answers = iter(values)
-        return loss + torch.stack([layer.surrogate(answers) for layer in layers]).sum()
+        return loss + torch.stack(surrogates).sum()
 
     def _nesting(self, trace: Trace) -> int:
         """The number of batch axes to the right of the flips."""
         if self.max_plate_nesting < float("inf"):
             return int(self.max_plate_nesting)
         return max(site["log_prob"].dim() for site in trace.nodes.values() if site["type"] == "sample")
-
-    def _values(self, simulate: Callable[[Sequence[Flip]], Tensor], flips: list[Flip], f: Tensor) -> Tensor:
-        """f after each flip, (flips, N). In the first step the first batch holds a run without a flip, too."""
-        asking = bool(flips) and not self._repeatable
-        at = min(len(flips), self.flips_at_once - 1)
-        if asking:
-            flips = [*flips[:at], Flip(float("inf"), f), *flips[at:]]
-        parts = [simulate(flips[i : i + self.flips_at_once]) for i in range(0, len(flips), self.flips_at_once)]
-        values = torch.cat([f.detach()[None][:0], *parts])
-        if asking:
-            check_repeated(f, values[at])
-            self._repeatable = True
-            values = torch.cat([values[:at], values[at + 1 :]])
-        return values
 
 
 def rerun(run: Run, messenger: Rerun, rows: Rows) -> Tensor:
@@ -159,7 +151,7 @@ def minus_bound(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> Ten
     total = torch.zeros(())
     for name, site in guide.nodes.items():
         if site["type"] == "sample":
-            constant = name in recorded and recorded[name].draw is not None
+            constant = isinstance(recorded.get(name), DiscreteSite)
             total = total + (site["log_prob_sum"].detach() if constant else site["log_prob_sum"])
     return total - sum(site["log_prob_sum"] for site in model.nodes.values() if site["type"] == "sample")
 
@@ -172,10 +164,10 @@ def check_sites(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> Non
                 f"site '{name}' of the model is neither observed nor in the guide, expected one of them; add it to the "
                 "guide, or use TraceEnum_ELBO to sum it out"
             )
-    for name, recorded_site in recorded.items():
-        if recorded_site.draw is None and not recorded_site.is_plate and not recorded_site.distribution.has_rsample:
+    for name, known in recorded.items():
+        if not (isinstance(known, DiscreteSite) or known.is_plate or known.distribution.has_rsample):
             raise ValueError(
-                f"site '{name}' of the guide is a {type(recorded_site.distribution).__name__}, expected a Bernoulli, "
+                f"site '{name}' of the guide is a {type(known.distribution).__name__}, expected a Bernoulli, "
                 "Categorical, OneHotCategorical or a reparameterised distribution; there is no estimator for others"
             )
 

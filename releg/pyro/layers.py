@@ -12,7 +12,7 @@ from torch import Tensor
 from releg import functional
 from releg.pyro import sites
 from releg.pyro.rows import Rows
-from releg.pyro.runs import Flip, Site
+from releg.pyro.runs import DiscreteSite, Flip
 
 Settings = Mapping[str, Any]
 DEFAULTS: Settings = {"estimator": "disarm", "flips": None, "samples": None}
@@ -44,57 +44,43 @@ class Layer:
 
     Args:
         name: of the site.
-        site: recorded, with a draw.
+        site: as recorded.
         rows: of the run.
         f: (N,) of the recorded run.
         defaults: settings of the loss.
     """
 
-    def __init__(self, name: str, site: Site, rows: Rows, f: Tensor, defaults: Settings) -> None:
+    def __init__(self, name: str, site: DiscreteSite, rows: Rows, f: Tensor, defaults: Settings) -> None:
         own = site.infer.get("releg", {})
-        self.settings = {**(DEFAULTS if "estimator" in own else defaults), **own}
-        self.estimator = estimator_of(f"site '{name}'", self.settings)
-        assert site.draw is not None
+        settings = {**(DEFAULTS if "estimator" in own else defaults), **own}
+        self.estimator = estimator_of(f"site '{name}'", settings)
         self.site, self.rows, self.f = site, rows, f
         self.batch_axes = len(site.distribution.batch_shape)
-        self.states_axis = sites.has_states_axis(site.distribution)
-        self.logits = rows.flatten(site.draw.logits, self.batch_axes, self.states_axis)
-        self.z = rows.flatten(site.draw.z, self.batch_axes)
+        self.logits = rows.flatten(site.logits, self.batch_axes, sites.has_states_axis(site.distribution))
+        self.noise, self.z = (rows.flatten(each, self.batch_axes) for each in (site.noise, site.z))
+        self.options = {name: settings[name] for name in ("flips", "samples") if settings[name] is not None}
+        if "flips" in self.options:
+            states = self.logits.shape[-1] if self.logits.dim() > 2 else 2
+            self.options["flips"] = min(self.options["flips"], self.z.shape[1] * (states - 1))
         self.seed = int(torch.randint(2**62, ()))
         self.asked = self._asked()
 
     @torch.no_grad()
     def _asked(self) -> list[Tensor]:
+        """The values for which f is needed; variables keep the recorded value where they cannot have another."""
         asked: list[Tensor] = []
-
-        def f(z: Tensor) -> Tensor:
-            asked.append(z)
-            return self.f
-
-        self._estimate(f)
-        constant = self.logits.detach()
-        return [torch.where(sites.is_possible(constant, z, self.states_axis), z, self.z) for z in asked]
+        self._estimate(lambda z: asked.append(z) or self.f)  # type: ignore[func-returns-value]
+        return [torch.where(sites.is_possible(self.logits, z), z, self.z) for z in asked]
 
     def _estimate(self, f: Callable[[Tensor], Tensor]) -> functional.Answer:
-        assert self.site.draw is not None
         generator = torch.Generator(self.logits.device).manual_seed(self.seed)
-        options = {name: value for name, value in self.settings.items() if name != "estimator" and value is not None}
-        noise = self.rows.flatten(self.site.draw.noise, self.batch_axes)
-        parameters = inspect.signature(self.estimator).parameters
-        if "samples" in parameters:  # the first of them is the recorded one
-            others = int(options.get("samples", parameters["samples"].default)) - 1
-            fresh = torch.rand(others, *noise.shape, generator=generator, dtype=noise.dtype, device=noise.device)
-            noise = torch.cat([noise[None], fresh])
-        if "flips" in options:
-            states = self.logits.shape[-1] if self.states_axis else 2
-            options["flips"] = min(options["flips"], self.z.shape[1] * (states - 1))
-        return self.estimator(self.logits, f, noise=noise, generator=generator, **options)
+        return self.estimator(self.logits, f, noise=self.noise, generator=generator, **self.options)
 
     def flips(self) -> list[Flip]:
         """The values other than the recorded one for which f is needed."""
-        shape = self.site.draw.z.shape if self.site.draw else torch.Size()
-        others = [self.rows.unflatten(z, shape, self.batch_axes) for z in self.asked if not torch.equal(z, self.z)]
-        return [Flip(self.site.order, sites.as_value(self.site.distribution, z)) for z in others]
+        others = [z for z in self.asked if not torch.equal(z, self.z)]
+        values = [self.rows.unflatten(z, self.site.z.shape, self.batch_axes) for z in others]
+        return [Flip(self.site.order, sites.as_value(self.site.distribution, value)) for value in values]
 
     def surrogate(self, values: Iterator[Tensor]) -> Tensor:
         """Zero, whose gradient estimates that of minus the sum of E f by way of this layer's logits.

@@ -14,7 +14,6 @@ import torch
 from pyro.poutine.broadcast_messenger import BroadcastMessenger
 from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.messenger import Messenger
-from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
 from releg.pyro import sites
@@ -26,24 +25,22 @@ class Site:
 
     order: int
     distribution: Any
+    infer: Mapping[str, Any]
     value: Tensor
     before: Tensor  # state of torch's random numbers before the value was drawn, and after it
     after: Tensor
-    infer: Mapping[str, Any]
-    draw: Draw | None = None  # of discrete sites
 
     @property
     def is_plate(self) -> bool:
         """Whether the value is the indices of a plate."""
-        site: Any = {"type": "sample", "fn": self.distribution}
-        return site_is_subsample(site)
+        return type(self.distribution).__name__ == "_Subsample"  # Pyro's own way to ask
 
 
 @dataclass(frozen=True)
-class Draw:
-    """How a discrete site got its value, in the shape (batch, event)."""
+class DiscreteSite(Site):
+    """A discrete site, and how it got its value: in the shape (batch, event), logits with states on a last axis."""
 
-    logits: Tensor  # in the graph of the parameters; a last axis of states except for Bernoulli variables
+    logits: Tensor  # in the graph of the parameters
     noise: Tensor  # uniform
     z: Tensor  # states
 
@@ -59,20 +56,19 @@ class Recorder(Messenger):
         if msg["value"] is not None:
             return
         distribution, before = msg["fn"], torch.get_rng_state()
-        draw = drawn(distribution) if sites.is_discrete(distribution) else None
-        value = sites.as_value(distribution, draw.z) if draw else distribution(*msg["args"], **msg["kwargs"])
-        msg["value"] = value
-        after = torch.get_rng_state()
-        self.sites[msg["name"]] = Site(len(self.sites), distribution, value, before, after, msg["infer"], draw)
-
-
-def drawn(distribution: Any) -> Draw:
-    """A draw of a discrete distribution."""
-    logits = sites.logits_of(distribution)
-    shape = logits.shape[:-1] if sites.has_states_axis(distribution) else logits.shape
-    noise = torch.rand(shape, dtype=logits.dtype, device=logits.device)
-    noise = noise.clamp(min=torch.finfo(noise.dtype).eps / 2)  # so that 1 - noise, too, lies below 1
-    return Draw(logits, noise, sites.draw(distribution, logits.detach(), noise))
+        known = len(self.sites), distribution, msg["infer"]
+        if sites.is_discrete(distribution):
+            logits = sites.logits_of(distribution)
+            shape = logits.shape[:-1] if sites.has_states_axis(distribution) else logits.shape
+            noise = torch.rand(shape, dtype=logits.dtype, device=logits.device)
+            noise = noise.clamp(min=torch.finfo(noise.dtype).eps / 2)  # so that 1 - noise, too, lies below 1
+            z = sites.draw(distribution, logits.detach(), noise)
+            value = sites.as_value(distribution, z)
+            site: Site = DiscreteSite(*known, value, before, torch.get_rng_state(), logits, noise, z)
+        else:
+            value = distribution(*msg["args"], **msg["kwargs"])
+            site = Site(*known, value, before, torch.get_rng_state())
+        self.sites[msg["name"]], msg["value"] = site, value
 
 
 @dataclass(frozen=True)
@@ -119,8 +115,8 @@ class Rerun(Messenger):
     def _again(self, site: Site, msg: Any) -> Tensor:
         """The value that the recorded noise gives with the distribution of this run."""
         distribution = msg["fn"]
-        if site.draw is not None:
-            z = sites.draw(distribution, sites.logits_of(distribution), site.draw.noise)
+        if isinstance(site, DiscreteSite):
+            z = sites.draw(distribution, sites.logits_of(distribution), site.noise)
             return sites.as_value(distribution, z)
         torch.set_rng_state(site.before)
         normal = sites.normal_within(site.distribution)

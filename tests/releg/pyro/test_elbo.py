@@ -43,7 +43,7 @@ CASES: list[tuple[str, dict[str, str], dict[str, Any], int]] = [
     ("common_random_numbers", {}, {}, 60),
     ("common_random_numbers", {}, {"flips": 1, "flips_at_once": 2}, 60),
     ("leave_one_out", {}, {"samples": 3}, 100),
-    ("disarm", {"k": "leave_one_out"}, {"num_particles": 2}, 60),
+    ("disarm", {}, {"num_particles": 2}, 60),
     ("likelihood_ratio", {"a": "ugc", "k": "bitflip", "b": "arms"}, {}, 100),
 ]
 
