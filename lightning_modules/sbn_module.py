@@ -20,7 +20,7 @@ from lightning_modules.binary_images import training_mean
 from lightning_modules.command_line.untrusted_configs import only_shipped_classes
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.schedules import DecayToZero
-from releg import bounds
+from releg import bounds, checkpoint_file
 from releg.estimators.base import Estimator, check_finite, repeated
 from releg.gradients import Twin, loss_in_closed_form
 from releg.rmsprop import in_one_pass, paper_rmsprop
@@ -108,7 +108,7 @@ class SBNModule(pl.LightningModule):
             kwargs: settings in place of the checkpoint's.
         """
         with nullcontext() if trust else only_shipped_classes(Path(checkpoint_path)):
-            settings = torch.load(checkpoint_path, map_location="cpu", weights_only=True).get("hyper_parameters", {})
+            settings = checkpoint_file.read(Path(checkpoint_path)).get("hyper_parameters", {})
             if (maker := settings.get("_instantiator", INSTANTIATOR)) != INSTANTIATOR and not trust:
                 raise ValueError(f"{checkpoint_path} names {maker}, expected {INSTANTIATOR}; use one by releg fit")
             return super().load_from_checkpoint(checkpoint_path, map_location, **kwargs)

@@ -8,6 +8,7 @@ little-endian, without gaps. Described at https://huggingface.co/docs/safetensor
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,9 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         numbers = memoryview(content)[8 + length :]
         tensors = {name: _tensor(entry, numbers) for name, entry in header.items()}
         _check_offsets([entry["data_offsets"] for entry in header.values()], len(numbers))
-    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{path} is damaged ({error}), expected a safetensors file; {USE}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
+        cause = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path} is damaged ({cause}), expected a safetensors file; {USE}") from error
     return tensors, metadata
 
 
@@ -84,6 +86,8 @@ def _tensor(entry: Mapping[str, Any], numbers: memoryview) -> Tensor:
     dtype, shape = TYPES[entry["dtype"]], entry["shape"]
     if not 0 <= begin <= end <= len(numbers):
         raise ValueError(f"offsets {begin} to {end} lie outside its {len(numbers)} bytes of numbers")
+    if end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{end - begin} bytes do not make a tensor of shape {shape} and type {entry['dtype']}")
     if begin == end:
         return torch.empty(shape, dtype=dtype)
     return torch.frombuffer(bytearray(numbers[begin:end]), dtype=dtype).reshape(shape)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from releg import safetensors_file
+from releg import checkpoint_file, safetensors_file
 from releg.sbn import SigmoidBeliefNet
 
 DIGEST = "sha256"  # key of the metadata: a digest of everything else
 PREFIX = "model."  # of the net's weights in a checkpoint of Lightning
+PUBLISHED = Path("results", "weights")  # in a clone
 
 
 def save_model(path: str | Path, model: SigmoidBeliefNet, metadata: Mapping[str, str] | None = None) -> None:
@@ -29,12 +29,34 @@ def save_model(path: str | Path, model: SigmoidBeliefNet, metadata: Mapping[str,
 
 
 def load(path: str | Path) -> SigmoidBeliefNet:
-    """The net in a .safetensors file or in a run's checkpoint, on the CPU. No code in the file is run."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}, expected a .safetensors file or a run's best.ckpt")
-    weights = load_weights(path)[0] if path.suffix == ".safetensors" else _checkpoint_weights(path)
-    return _model_of(weights, path)
+    """The net in a .safetensors file, in a run's checkpoint, or of published weights, on the CPU. No code is run.
+
+    Args:
+        path: a file, or the name of published weights such as 200-200/crn: those in results/weights of the current
+            folder or, where the package is used from a clone, of this clone.
+    """
+    path = _find(Path(path))
+    if path.suffix == ".safetensors":
+        return _model_of(load_weights(path)[0], path)
+    state = checkpoint_file.read(path).get("state_dict")
+    if not isinstance(state, dict):
+        raise ValueError(f"{path} holds no state_dict, expected a checkpoint written by releg fit; use its best.ckpt")
+    return _model_of({k.removeprefix(PREFIX): v for k, v in state.items() if str(k).startswith(PREFIX)}, path)
+
+
+def _find(path: Path) -> Path:
+    """The file itself, or that of published weights."""
+    if path.is_file() or path.suffix:
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}, expected a .safetensors file or a run's best.ckpt")
+        return path
+    for folder in (Path(), Path(__file__).parents[1]):
+        if (published := (folder / PUBLISHED / path).with_suffix(".safetensors")).is_file():
+            return published
+    raise FileNotFoundError(
+        f"there are no published weights '{path}' here, expected {PUBLISHED}/{path}.safetensors; they are part of the "
+        "repository: clone it and call load in its folder, or give the path of a file"
+    )
 
 
 def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -62,20 +84,14 @@ def digest(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     return total.hexdigest()
 
 
-def _checkpoint_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        found = {k.removeprefix(PREFIX): v for k, v in checkpoint["state_dict"].items() if k.startswith(PREFIX)}
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"{path} cannot be read ({type(error).__name__}), expected a checkpoint written by releg fit, or a "
-            ".safetensors file; use a run's best.ckpt"
-        ) from error
-    return found
-
-
 def _model_of(weights: Mapping[str, Tensor], path: Path) -> SigmoidBeliefNet:
-    """The net whose layers have the sizes of the weights."""
+    """The net whose layers have the sizes of the weights, if all are numbers that a net can have."""
+    if not all(isinstance(weight, Tensor) and weight.is_floating_point() for weight in weights.values()):
+        raise ValueError(
+            f"{path} holds weights that are no floating-point numbers, expected a trained model; use its file"
+        )
+    if not all(bool(torch.isfinite(weight).all()) for weight in weights.values()):
+        raise ValueError(f"{path} holds weights that are not finite, expected numbers; use an earlier checkpoint")
     layers: list[int] = []
     while (weight := weights.get(f"inference.{len(layers)}.weight")) is not None and weight.dim() == 2:
         layers.append(weight.shape[0])

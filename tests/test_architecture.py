@@ -118,7 +118,7 @@ def there_are_no_cycles(graph: Graph) -> list[str]:
 
 
 def mistakes_are_answered_before_anything_heavy_is_loaded(graph: Graph) -> list[str]:
-    """Not even through a third module."""
+    """Not even through a third module. Names that releg keeps are allowed, although its package loads torch."""
     starts = [module for module in BEFORE_LOADING if module in graph]
     return sorted(
         f"{start} -> {name}" for start in starts for name in reachable(graph, start) if is_within(name, HEAVY)
@@ -285,6 +285,7 @@ def test_every_rule_has_a_breach() -> None:
 
 # Modules and folders without a test file of their own, and where they are tested instead.
 TESTED_IN = {
+    "releg/checkpoint_file": "releg/test_weights",
     "releg/categorical": "releg/discrete/test_nodes",
     "releg/baselines": "releg/estimators/test_contract",
     "releg/safetensors_file": "releg/test_weights",
@@ -334,7 +335,7 @@ def test_every_module_has_a_test_file_of_its_name_or_a_place_where_it_is_tested(
     known = {
         module: {str(above) for above in (Path(module), *Path(module).parents)} & set(TESTED_IN) for module in missing
     }
-    assert [module for module, places in known.items() if not places] == ["releg"], "test_package is its test"
+    assert [module for module, places in known.items() if not places] == []
     assert set(TESTED_IN) == set().union(*known.values()), "a place that nobody needs any more"
     assert [place for place in TESTED_IN.values() if not (ROOT / "tests" / f"{place}.py").is_file()] == []
 

@@ -98,10 +98,10 @@ def main(argv: list[str]) -> int:
     """Check every published cell; returns 0 if all hold, 1 if one does not."""
     options = build_parser().parse_args(argv)
     verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
-    print(table(verdicts, read_paper(options.results)))
+    print(_printable(table(verdicts, read_paper(options.results))))
     wrong = [verdict for verdict in verdicts if verdict.problem]
     for verdict in wrong:
-        print(f"releg verify: {verdict.cell}: {verdict.problem}", file=sys.stderr)
+        print(_printable(f"releg verify: {verdict.cell}: {verdict.problem}"), file=sys.stderr)
     if not wrong:
         print(
             f"all {len(verdicts)} cells verified: each bound matches the recorded one within sampling error",
@@ -153,9 +153,9 @@ def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTa
     try:
         says = published_weights.read_description(cell)
         found = evaluate(cell.path, x, samples)
-    except (ValueError, OSError) as error:
+        numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
+    except (ValueError, OSError, LookupError, ArithmeticError) as error:
         return Verdict(cell, str(error), "damaged", table=known.mean if known else None)
-    numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
     problem = _problem(cell, says, *numbers, checksum)
     if known is None:
         in_no_table = "its cell is not in the table, expected only files of cells that are; delete it, or restore both"
@@ -209,6 +209,11 @@ def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
         "paper",
     ]
     return "\n".join(tables.table(head, rows, texts=3))
+
+
+def _printable(text: str) -> str:
+    """Without the control characters that a file may bring."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
 def _shown(number: float | None, digits: int = 2) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from lightning_modules.run.ranks import is_first
 from lightning_modules.run.signals import Signals, ended_by
 from lightning_modules.run.step_overhead import RunCallback
 from lightning_modules.sbn_module import INSTANTIATOR
+from releg.checkpoint_file import DIGEST, digest, read
 from releg.files import replacing
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
@@ -39,10 +37,6 @@ PARTS = {  # what Lightning and this project read from a checkpoint
 }
 
 
-class DamagedCheckpointError(ValueError):
-    """The file is not a whole checkpoint of this program."""
-
-
 class SafeCheckpointIO(TorchCheckpointIO):
     """Writes to a temporary name, syncs and renames. Refuses files that are damaged or contain code."""
 
@@ -51,7 +45,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
         target = Path(path)
         try:
             with replacing(target) as file:
-                torch.save({**checkpoint, "digest": digest(checkpoint)}, file)
+                torch.save({**checkpoint, DIGEST: digest(checkpoint)}, file)
         except (OSError, RuntimeError) as error:  # torch's writer turns the system's errors into its own
             if is_out_of_memory(error):
                 raise
@@ -71,23 +65,8 @@ class SafeCheckpointIO(TorchCheckpointIO):
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; raise DamagedCheckpointError, with a sentence, unless it is whole and free of code."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no checkpoint {path}, expected a file; give the path of a best.ckpt")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise DamagedCheckpointError(
-            f"{path} holds something other than tensors and plain values, or is damaged; expected a checkpoint that "
-            "loads without running code, so it was not loaded; use one written by this program"
-        ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, LookupError, AttributeError, TypeError, struct.error) as error:
-        raise DamagedCheckpointError(_damaged(path, "the file cannot be read")) from error
-    if not isinstance(checkpoint, dict) or "digest" not in checkpoint:
-        raise DamagedCheckpointError(_damaged(path, "it carries no digest"))
-    if checkpoint.pop("digest") != digest(checkpoint):
-        raise DamagedCheckpointError(_damaged(path, "its content does not fit its digest"))
-    return checkpoint
+    """A checkpoint that carries its digest; DamagedCheckpointError, with a sentence, unless it is whole."""
+    return read(path, needs_digest=True)
 
 
 def load_run_checkpoint(path: Path) -> dict[str, Any]:
@@ -102,35 +81,6 @@ def load_run_checkpoint(path: Path) -> dict[str, Any]:
             "releg fit"
         )
     return checkpoint
-
-
-def _damaged(path: Path, why: str) -> str:
-    return f"{path} is damaged ({why}), expected a whole checkpoint; use {PREVIOUS} or {BEST} beside it"
-
-
-def digest(value: Any) -> str:
-    """SHA-256 of a nest of dicts, lists, tensors and plain values."""
-    sha = hashlib.sha256()
-    for part in _bytes_of(value):
-        sha.update(part)
-    return sha.hexdigest()
-
-
-def _bytes_of(value: Any) -> Iterator[bytes]:
-    if isinstance(value, Tensor):
-        yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
-        yield value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-    elif isinstance(value, dict):
-        yield f"dict {len(value)}".encode()
-        for key, inner in value.items():
-            yield repr(key).encode()
-            yield from _bytes_of(inner)
-    elif isinstance(value, (list, tuple)):
-        yield f"list {len(value)}".encode()
-        for inner in value:
-            yield from _bytes_of(inner)
-    else:
-        yield f"{type(value).__name__} {value!r}".encode()
 
 
 def find_newest(folder: Path, check: Callable[[dict[str, Any]], None]) -> tuple[Path, dict[str, Any]] | None:

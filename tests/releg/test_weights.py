@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from releg import bounds, safetensors_file, weights
+from releg import bounds, checkpoint_file, safetensors_file, weights
 from tests.releg.helpers import random_model, random_x
 
 # --- the format -----------------------------------------------------------------------------------------------------
@@ -75,6 +75,9 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         (file_of([1, 2], b""), "is damaged"),
         (file_of({"a": {**ENTRY, "dtype": "F33"}}, bytes(8)), "is damaged"),
         (file_of({"a": {**ENTRY, "shape": [3]}}, bytes(8)), "is damaged"),
+        (file_of({"a": {**ENTRY, "shape": [1 << 30], "data_offsets": [0, 0]}}, b""), "0 bytes do not make a tensor of"),
+        (file_of({"a": {**ENTRY, "shape": [1 << 80, 0], "data_offsets": [0, 0]}}, b""), "is damaged"),
+        (file_of({"a": {**ENTRY, "shape": [-1, -2]}}, bytes(8)), "is damaged"),
         (file_of({"a": {**ENTRY, "data_offsets": [0, 9]}}, bytes(8)), "offsets 0 to 9 lie outside its 8 bytes"),
         (file_of({"a": ENTRY}, bytes(12)), "4 bytes follow the last tensor"),
         (file_of({"a": ENTRY, "b": ENTRY}, bytes(8)), "belongs to no tensor, or to two"),
@@ -137,7 +140,7 @@ def test_foreign_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "text.ckpt").write_text("hello")
     torch.save({"state_dict": Code()}, tmp_path / "code.ckpt")
     for name in ("text.ckpt", "code.ckpt"):
-        with pytest.raises(ValueError, match=r"cannot be read \(.*\), expected a checkpoint written by releg fit"):
+        with pytest.raises(ValueError, match=r"holds something other|is damaged \(the file cannot be read"):
             weights.load(tmp_path / name)
     assert capsys.readouterr().out == ""
     lightning_like(tmp_path / "other.ckpt", {"model.weight": torch.zeros(2)})
@@ -146,6 +149,60 @@ def test_foreign_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     lightning_like(tmp_path / "part.ckpt", {"model.inference.0.weight": torch.zeros(2, 3)})
     with pytest.raises(ValueError, match=r"does not hold a whole SBN\(2\)"):
         weights.load(tmp_path / "part.ckpt")
+    torch.save([1, 2], tmp_path / "list.ckpt")
+    with pytest.raises(ValueError, match=r"is damaged .*, expected a whole checkpoint"):
+        weights.load(tmp_path / "list.ckpt")
+    torch.save({"epoch": 1}, tmp_path / "none.ckpt")
+    with pytest.raises(ValueError, match="holds no state_dict, expected a checkpoint written by releg fit"):
+        weights.load(tmp_path / "none.ckpt")
+
+
+@pytest.mark.parametrize("position", [0.1, 0.5, 0.99])
+def test_a_checkpoint_that_does_not_fit_its_digest_is_refused_by_both_loaders(position: float, tmp_path: Path) -> None:
+    from lightning_modules.sbn_module import SBNModule
+
+    state = {f"model.{name}": value for name, value in random_model(5, [4, 3]).state_dict().items()}
+    content = {"state_dict": state, "epoch": 1}
+    path = tmp_path / "best.ckpt"
+    torch.save({**content, "digest": checkpoint_file.digest(content)}, path)
+    assert weights.load(path).layers == [4, 3]
+    changed = {**content, "state_dict": {**state, "model.prior_logits": state["model.prior_logits"] + 1}}
+    torch.save({**changed, "digest": checkpoint_file.digest(content)}, path)
+    for load in (weights.load, SBNModule.load_from_checkpoint):
+        with pytest.raises(ValueError, match=r"is damaged .its content does not fit its digest., expected a whole"):
+            load(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(position * len(whole))])
+    for load in (weights.load, SBNModule.load_from_checkpoint):
+        with pytest.raises(ValueError, match=r"is damaged|holds something other"):
+            load(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (torch.full((3,), torch.nan), "holds weights that are not finite"),
+        (torch.zeros(3, dtype=torch.long), "holds weights that are no floating-point numbers"),
+        (torch.zeros(3, dtype=torch.bool), "holds weights that are no floating-point numbers"),
+    ],
+)
+def test_weights_that_no_net_can_have_are_refused(value: Tensor, message: str, tmp_path: Path) -> None:
+    state = {**random_model(5, [4, 3]).state_dict(), "prior_logits": value}
+    lightning_like(tmp_path / "best.ckpt", {f"model.{name}": tensor for name, tensor in state.items()})
+    with pytest.raises(ValueError, match=message):
+        weights.load(tmp_path / "best.ckpt")
+
+
+def test_published_weights_are_found_by_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_clone = weights.load("200-200/crn")
+    assert in_clone.architecture == "200-200"
+    monkeypatch.chdir(tmp_path)
+    assert weights.load("200-200/crn").layers == in_clone.layers
+    (tmp_path / "results/weights/3-4").mkdir(parents=True)
+    weights.save_model("results/weights/3-4/crn.safetensors", random_model(5, [4, 3]))
+    assert weights.load("3-4/crn").layers == [4, 3]
+    with pytest.raises(FileNotFoundError, match="there are no published weights '3-4/lr' here, expected"):
+        weights.load("3-4/lr")
 
 
 # --- what one does with them ----------------------------------------------------------------------------------------

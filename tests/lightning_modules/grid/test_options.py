@@ -81,11 +81,11 @@ def test_a_mistake_is_one_sentence_that_says_what_was_expected(
     assert err.count("\n") == 1
 
 
-def test_a_mistake_is_answered_before_torch_is_loaded() -> None:
+def test_a_mistake_is_answered_before_lightning_is_loaded() -> None:
     program = (
         "import sys; from lightning_modules.grid.__main__ import main\n"
         "try: main(['--jobs', '0'])\n"
-        "finally: print('torch' in sys.modules)"
+        "finally: print('pytorch_lightning' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr

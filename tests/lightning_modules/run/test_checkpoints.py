@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from lightning_modules.run import checkpoints
-from lightning_modules.run.checkpoints import DamagedCheckpointError, SafeCheckpointIO, find_newest, load_checkpoint
+from lightning_modules.run.checkpoints import SafeCheckpointIO, find_newest, load_checkpoint
+from releg.checkpoint_file import DamagedCheckpointError
 
 
 def content(number: int) -> dict[str, object]:
