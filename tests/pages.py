@@ -14,6 +14,19 @@ def section(folder: str, title: str) -> str:
     return (ROOT / folder / "README.md").read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
+def paragraph(folder: str, words: str) -> str:
+    """The paragraph or list item of a folder's README that has these words, in one line."""
+    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    parts = [" ".join(part.split()) for part in re.split(r"\n\n|\n(?=[-|] )", text)]
+    (found,) = (part for part in parts if words in part)
+    return found
+
+
+def decimals(text: str) -> set[str]:
+    """The numbers with a decimal point in a text: those that were measured. Links do not count."""
+    return set(re.findall(r"(?<![\w./-])\d+\.\d+(?![\w/])", re.sub(r"\]\([^)]*\)", "]", text)))
+
+
 def blocks(text: str, language: str) -> list[str]:
     """The blocks of code in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

@@ -1,272 +1,242 @@
-"""The artefacts in results/: they belong together, and the README shows what they say."""
+"""The files in results/ belong together, and pages written by hand state their numbers, in whatever words."""
 
+import csv
 import json
 import math
 import os
 import re
 import shutil
+import statistics
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.command_line import verify
 from lightning_modules.shipped_estimators import shipped_names
-from lightning_modules.studies.recipe import LONG, SHORT
 from releg.records.file_names import TRIALS
-from releg.records.names import BUDGETS, PUBLISHED_BUDGET
+from releg.records.runs import read_runs
+from releg.report.__main__ import main as write_everything
 from releg.report.bench import tabulated
-from releg.report.figure1_data import at_shared_weights, from_csv, largest, layers_of, number
-from releg.report.luck import by_luck, variance_over_seeds
-from releg.report.readme import write_readme
-from releg.report.recipe import BUDGET_RECIPE, best_recipes, tells_of_shapes
-from releg.report.runs import Row, read_manifest
-from releg.report.summary import summary
-from releg.report.table1 import gap, longer_rows
-from releg.report.tables import listed, power_of_ten
-from releg.report.variance import ratio
-from releg.report.writers import REPORTS
+from releg.report.compare import work
+from releg.report.race import TARGETS, race
+from releg.report.table1 import gaps, longer_rows, short_table
+from releg.report.variance import at_shared_weights, largest, lr_to_crn, measured_variances, tables
 from releg.weights import digest, load
 from tests.environment import ROOT
-from tests.pages import PAGES, broken_links, section
+from tests.pages import PAGES, broken_links, decimals, paragraph, section
 
 RESULTS = ROOT / "results"
-COMPARED = RESULTS / "compare.json"
-FOLDERS = (".", "quick", "converged", "paper")  # the published table, and those of other budgets
-OTHER_RUN = "results/ is not as committed, so the README does not describe it"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FLAT = " ".join(README.split())  # where lines are broken does not matter
-NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 TEXTS = (".md", ".csv", ".json", ".tex")  # the bytes of a figure depend on the versions of what draws it
-
-
-def skip_for_a_user(reason: str) -> None:
-    """A user's own runs are no mistake; where a change is judged, they are."""
-    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+OTHER_RUN = "results/ is not as committed, so the README does not describe it"
 
 
 @pytest.fixture
 def as_committed() -> None:
-    """Users who followed the README and trained have other results than it shows."""
-    changed = subprocess.run(
-        ["git", "status", "--porcelain", "--", "results"], cwd=ROOT, capture_output=True, text=True
-    )
+    """Users who followed the README and trained have other results than it shows; in CI that is a failure."""
+    status = ["git", "status", "--porcelain", "--", "results"]
+    changed = subprocess.run(status, cwd=ROOT, capture_output=True, text=True)
     if changed.returncode == 0 and changed.stdout:
-        skip_for_a_user(OTHER_RUN)
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(OTHER_RUN)
 
 
-@pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """The artefacts without the runs, as a clone has them."""
+describes_results = pytest.mark.usefixtures("as_committed")
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / name).read_bytes())
+
+
+def nats(value: float) -> str:
+    return f"{abs(value):.2f}"
+
+
+def deviation_over_seeds() -> float:
+    """Of a bound, pooled over the cells of Table 1."""
+    return math.sqrt(statistics.fmean(row["test_nll_sd"] ** 2 for row in read("table1.json")))
+
+
+def by_chance(*seeds: int) -> float:
+    """How far apart two means over so many seeds can be, on the same test bits."""
+    return 2 * deviation_over_seeds() * math.sqrt(sum(1 / count for count in seeds))
+
+
+def test_pages_written_again_from_the_clone_are_the_committed_ones(tmp_path: Path) -> None:
     shutil.copytree(RESULTS, tmp_path, ignore=shutil.ignore_patterns("runs", "*.safetensors"), dirs_exist_ok=True)
-    return tmp_path
+    write_everything(tmp_path)
+    written = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.suffix in TEXTS]
+    assert len(written) > 30
+    assert [path for path in written if (tmp_path / path).read_bytes() != (RESULTS / path).read_bytes()] == []
 
 
-def read_rows() -> list[Row]:
-    """The published Table 1."""
-    rows: list[Row] = json.loads((RESULTS / "table1.json").read_text())
-    return rows
+def test_the_page_of_results_names_every_file() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=RESULTS, capture_output=True, text=True, check=True
+    ).stdout.split()
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.]+)`", page)) | {"README.md"}
+    endings = {f"table1{ending}" for ending in re.findall(r"`(\.\w+)`", page)}
+    folders = tuple(name for name in named if name.endswith("/"))
+    assert [name for name in tracked if name not in named | endings and not name.startswith(folders)] == []
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_reports_made_again_from_the_clone_are_the_committed_ones(folder: str, copied: Path) -> None:
-    results = copied / folder
-    reports = [report for report in REPORTS if (results / next(iter(report.files))).is_file()]
-    if folder in FOLDERS[:2] and REPORTS[0] not in reports:
-        skip_for_a_user(f"no {folder}/table1.md was made")
-    for report in reports:
-        report.write(results)
-    if reports:
-        write_readme(results)
-    for path in results.glob("*"):
-        if path.suffix in TEXTS:
-            assert path.read_text(encoding="utf-8") == (RESULTS / folder / path.name).read_text(encoding="utf-8"), path
-
-
-@pytest.mark.usefixtures("as_committed")
+@describes_results
 def test_the_readme_shows_the_table_that_is_there() -> None:
-    shown = re.search(r"<!-- python -m releg.report.summary -->\n(.*?)<!-- end -->", README, re.DOTALL)
-    assert shown is not None
-    assert shown[1] == summary(RESULTS)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"<!-- python -m releg.report -->\n{short_table(RESULTS)}<!-- end -->" in readme
 
 
-@pytest.mark.usefixtures("as_committed")
-@pytest.mark.parametrize("folder", FOLDERS[:2])
-def test_common_random_numbers_beat_the_likelihood_ratio_wherever_both_were_trained(folder: str) -> None:
-    rows = json.loads((RESULTS / folder / "table1.json").read_text())
-    differences = gap(rows, "test_nll_mean")
-    assert differences
-    assert all(difference > 0 for difference in differences.values())
-
-
-@pytest.mark.usefixtures("as_committed")
-def test_common_random_numbers_reach_the_papers_bounds_except_where_the_readme_says_so() -> None:
-    rows = [row for row in read_rows() if row["estimator"] == "crn"]
-    missed = [f"SBN({row['architecture']})" for row in rows if row["difference"] > 0]
-    assert len(missed) < len(rows)
-    except_with = f", except with {' and '.join(missed)}" if missed else ""
-    assert f"CRN reaches the paper's bounds in these steps{except_with}" in README
+@describes_results
+def test_crn_beats_lr_wherever_both_were_trained_and_reaches_the_papers_bounds() -> None:
+    for folder in ("", "quick/", "converged/"):
+        assert min(gaps(read(f"{folder}table1.json"), "test_nll_mean").values()) > 0
+    assert all(row["difference"] < 0 for row in read("table1.json") if row["estimator"] == "crn")
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("as_committed")
+@describes_results
 def test_the_published_weights_give_the_bounds_of_the_table() -> None:
     verdicts = verify.verify(RESULTS, 2, BinarizedMNIST())
     assert {str(verdict.cell): verdict.problem for verdict in verdicts if verdict.problem} == {}
-    in_tables = [*read_rows(), *longer_rows(RESULTS)]
+    in_tables = [*read("table1.json"), *longer_rows(RESULTS)]
     assert sorted(v.table for v in verdicts if v.table) == sorted(row["test_nll_mean"] for row in in_tables)
 
 
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_says_which_differences_of_crn_to_the_paper_can_be_luck() -> None:
-    (luck,) = re.findall(r"less than (\d\.\d) nats can be luck", (RESULTS / "table1.md").read_text())
-    table = read_rows()
-    crn = {f"SBN({row['architecture']})": row["difference"] for row in table if row["estimator"] == "crn"}
-    below = [net for net, difference in crn.items() if difference <= -float(luck)]
-    assert f"it is clearly below them with {' and '.join(below)}." in FLAT
-    others = [difference for net, difference in crn.items() if net not in below]
-    assert max(map(abs, others)) < float(luck)
-    assert f"The other {NUMBERS[len(others)]} differences are smaller than {luck} nats, which can be the luck" in FLAT
+@describes_results
+def test_the_readme_says_how_the_table_was_trained() -> None:
+    runs = read_runs(RESULTS)
+    text = paragraph("", "standard deviation over three seeds")
+    assert {run.seed for run in runs} == {0, 1, 2}
+    assert {(run.steps, run.warmup, run.rate) for run in runs} == {(200_000, 20_000, 0.003)}
+    assert {"200,000", "20,000", "0.003"} <= set(text.replace(":", "").split())
+    longer = {(run.steps, run.warmup, run.rate, run.seed) for run in read_runs(RESULTS / "converged")}
+    assert longer == {(1_000_000, 100_000, 0.003, 0)}
+    minutes = sum(run.result["training_seconds"] for run in runs) / 60
+    fastest = sum(row["minutes"] for row in read("table1.json"))
+    assert f"{len(runs)} runs" in text
+    assert f"{minutes:.0f} minutes" in text
+    assert f"{fastest:.0f}." in text
 
 
-@pytest.mark.usefixtures("as_committed")
+@describes_results
+def test_the_pages_say_how_far_bounds_can_differ_by_chance() -> None:
+    spreads = [statistics.stdev(cell["bounds"]) for cell in read("test_bits.json")["cells"]]
+    page = section("results", "How much two bounds can differ by chance")
+    together = math.ceil(10 * math.hypot(by_chance(3, 1), 2 * math.sqrt(2) * max(spreads))) / 10
+    stated = {nats(deviation_over_seeds()), nats(min(spreads)), nats(max(spreads)), nats(by_chance(3, 1))}
+    assert decimals(page) == stated | {f"{together:.1f}"}
+    assert decimals(paragraph("", "clearly below")) == {f"{together:.1f}"}
+    clear = [row for row in read("table1.json") if row["estimator"] == "crn" and row["difference"] < -together]
+    assert [row["architecture"] for row in clear] == ["200-200-200", "32-64-128-256"]
+    frozen = {-run.result["test/elbo"] for name in ("", "converged") for run in read_runs(RESULTS / name)}
+    assert {cell["frozen"] for cell in read("test_bits.json")["cells"]} <= frozen, "of models that are published"
+
+
+@describes_results
 def test_the_readme_says_what_longer_training_led_to() -> None:
-    rows = [row for row in longer_rows(RESULTS) if row["estimator"] == "lr"]
-    assert {row["steps"] for row in rows} == {1_000_000}
-    assert all(row["difference"] < 0 for row in rows)
-    assert f"goes below the paper's bounds, too, in all {NUMBERS[len(rows)]} nets." in FLAT
-    table = read_rows()
-    crn = {row["architecture"]: row["test_nll_mean"] for row in table if row["estimator"] == "crn"}
-    ahead = {f"SBN({row['architecture']})": crn[row["architecture"]] - row["test_nll_mean"] for row in rows}
-    (seeds,), (longer,) = ({len(row["seeds"]) for row in each} for each in (table, rows))
-    luck = by_luck(variance_over_seeds(table), seeds, longer)
-    level = [net for net, nats in ahead.items() if nats > -luck]
-    assert all(ahead[net] < luck for net in level)
-    assert f"It is then level with CRN after 200,000 with {listed(level)}." in FLAT
-    assert f"Each cell of the table has {_seeds(seeds)}, each longer run {_seeds(longer)}." in FLAT
-    ((net, ends),) = gap(longer_rows(RESULTS), "test_nll_mean").items()
-    assert ends > by_luck(variance_over_seeds(table), longer, longer)
-    paper = gap(table, "paper")[net]
-    words = f"after 1,000,000 steps it is {ends:.2f} nats below LR with SBN({net}), where the paper has {paper:.2f}."
-    assert f"CRN also ends lower, where it was trained for as long: {words}" in FLAT
+    longer = longer_rows(RESULTS)
+    lr = {row["architecture"]: row for row in longer if row["estimator"] == "lr"}
+    assert len(lr) == 4
+    assert all(row["difference"] < 0 for row in lr.values())
+    crn = {row["architecture"]: row["test_nll_mean"] for row in read("table1.json") if row["estimator"] == "crn"}
+    apart = {net: abs(row["test_nll_mean"] - crn[net]) for net, row in lr.items()}
+    level = [net for net in apart if apart[net] < by_chance(3, 1)]
+    assert re.findall(r"SBN\(([\d-]+)\)", paragraph("", "LR needs more steps")) == level
+    ((net, gap),) = gaps(longer, "test_nll_mean").items()
+    assert gap > by_chance(1, 1)
+    text = paragraph("", "CRN also ends lower")
+    assert f"SBN({net})" in text
+    assert decimals(text) == {nats(gap), nats(gaps(longer, "paper")[net])}
 
 
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_says_how_far_the_papers_protocol_has_come() -> None:
-    manifest = read_manifest(RESULTS / "paper")
-    assert manifest.runs == []
-    assert {run.net for run in manifest.unfinished} == {"32-64-128-256"}
-    done = {run.estimator: run.result for run in manifest.unfinished}
-    lr, crn = (f"{-done[name]['val/elbo']:.2f} for {name.upper()} after {done[name]['steps']:,}" for name in done)
-    assert f"the validation bounds are {lr} steps and {crn} (" in FLAT
+@describes_results
+def test_the_readme_says_how_far_the_papers_protocol_was_trained() -> None:
+    with (RESULTS / "paper_protocol.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    text = paragraph("", "paper's own protocol")
+    (rate,) = {run["config"]["model.optimizer.init_args.lr"] for run in read("paper_protocol.json")["unfinished"]}
+    best = {name: max(float(r["value"]) for r in rows if r["estimator"] == name) for name in ("lr", "crn")}
+    steps = {name: max(int(row["step"]) for row in rows if row["estimator"] == name) for name in best}
+    assert decimals(text) == {str(rate), *map(nats, best.values())}
+    assert all(f"{count:,}" in text for count in steps.values())
 
 
-def _seeds(count: int) -> str:
-    return "one seed" if count == 1 else f"{NUMBERS[count]} seeds"
+@describes_results
+def test_the_pages_state_what_the_trials_show() -> None:
+    published = {run.cell: run for run in read_runs(RESULTS) if run.seed == 0}
+
+    def lost(**wanted: Any) -> dict[tuple[str, str], float]:
+        """By how much trials of 200,000 steps end above the published run of their cell; lower is better."""
+        trials = [trial for trial in read(TRIALS) if trial["steps"] == 200_000 and wanted.items() <= trial.items()]
+        best: dict[tuple[str, str], float] = {}
+        for trial in trials:
+            cell = trial.get("architecture", "200-200"), trial["estimator"]
+            best[cell] = min(best.get(cell, math.inf), published[cell].result["val/elbo"] - trial["val/elbo"])
+        return best
+
+    assert decimals(paragraph("", "training bits")) == {f"{lost(binarization='fixed')['200-200', 'crn']:.1f}"}
+    held = lost(shape="hold_then_linear")
+    assert decimals(paragraph("", "same learning rate")) == {f"{-held['200-200', name]:.1f}" for name in ("lr", "crn")}
+    cold = lost(shape="linear", warmup=0)
+    helped = [("200-200-200", "crn"), ("32-64-128-256", "lr"), ("32-64-128-256", "crn")]
+    cost = [-nats_lost for cell, nats_lost in cold.items() if cell not in helped]
+    stated = {nats(cold[cell]) for cell in helped} | {nats(min(cost)), nats(max(cost))}
+    assert decimals(section("results", "What the trials of the learning rate show")) == stated
 
 
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_says_what_bits_drawn_once_cost() -> None:
-    (fixed,) = (e for e in json.loads((RESULTS / "recipe" / "trials.json").read_text()) if e["binarization"] == "fixed")
-    (cell,) = (
-        entry
-        for entry in json.loads((RESULTS / "runs.json").read_text())["runs"]
-        if (entry["config"]["model.layers"], entry["estimator"]) == ([200, 200], "crn")
-        and entry["config"]["seed_everything"] == 0
-    )
-    lost = cell["result"]["val/elbo"] - fixed["val/elbo"]
-    assert f"drawn once, CRN ends {lost:.1f} nats higher on the validation images, with SBN(200-200) and seed 0" in FLAT
+@describes_results
+def test_the_best_schedule_of_each_length_is_the_one_the_readme_names() -> None:
+    trials = [t for t in read(TRIALS) if t.get("architecture", "200-200") == "200-200" and not t.get("warmup")]
+    for steps in {trial["steps"] for trial in trials}:
+        for name in ("lr", "crn"):
+            tried = [trial for trial in trials if (trial["steps"], trial["estimator"]) == (steps, name)]
+            best = max(tried, key=lambda trial: float(trial["val/elbo"]))
+            assert best["shape"] == "hold_then_linear"
+            assert (best["rate"] > 0.003) == (name == "crn" and steps < 200_000)
 
 
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_says_which_recipes_did_better_in_trials() -> None:
-    entries = [entry for entry in json.loads((RESULTS / TRIALS).read_text()) if tells_of_shapes(entry)]
-    full = BUDGETS[PUBLISHED_BUDGET]
-    trials = {steps: [entry for entry in entries if entry["steps"] == steps] for steps in (SHORT, LONG, full)}
-    best = {steps: best_recipes(here) for steps, here in trials.items()}
-    assert {shape for here in best.values() for _, shape in here.values()} == {"hold_then_linear"}
-    assert {here["lr"][0] for here in best.values()} == {BUDGET_RECIPE[0]}
-    shorter = {steps for steps, here in best.items() if here["crn"][0] > BUDGET_RECIPE[0]}
-    assert shorter == {SHORT, LONG}
-    words = "both did better at every length with a rate that is held for half of the steps, and CRN in shorter runs"
-    assert f"{words} with a higher one, too." in FLAT
-    runs = read_manifest(RESULTS).runs
-    published = {run.estimator: run.result["val/elbo"] for run in runs if (run.net, run.seed) == ("200-200", 0)}
-    tried = {name: [e["val/elbo"] for e in trials[full] if e["estimator"] == name] for name in published}
-    lr, crn = (max(tried[name]) - published[name] for name in ("lr", "crn"))
-    ends = f"end {lr:.1f} nats below the published run with LR and {crn:.1f} with CRN"
-    assert f"After {full:,} steps, holding the rate, and no warm-up, {ends}" in FLAT
+@describes_results
+def test_the_readme_gives_the_range_of_the_variances_that_were_measured() -> None:
+    known = tables(at_shared_weights(measured_variances(RESULTS)))
+    at = largest(known)
+    ratios = [lr_to_crn(known[at], layer, "total", "total").value for layer in (1, 2, 3, 4)]
+    text = paragraph("", "Figure 1 of the paper")
+    assert f"{at.step:,}" in text
+    assert f"{at.images:,}" in text
+    assert (math.floor(math.log10(min(ratios))), math.ceil(math.log10(max(ratios)))) == (5, 9)
+    assert re.findall("10[⁰-⁹]", text) == ["10⁵", "10⁹", "10⁵", "10⁸"]
 
 
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_states_the_variances_that_were_measured() -> None:
-    points = at_shared_weights(from_csv(RESULTS / "figure1.csv"))
-    at = largest(points)
-    lr, crn = ([number(points, name, "total", layer, at) for layer in layers_of(points)] for name in ("lr", "crn"))
-    ratios = [ratio(top, bottom) for top, bottom in zip(lr, crn, strict=True)]
-    powers = [math.floor(math.log10(value)) for value, _ in ratios]
-    *most, last = (f"{v / 10**p:.1f} × {power_of_ten(p)}" for (v, _), p in zip(ratios, powers, strict=True))
-    amount = f"After {at.step:,} steps, with 1,000 samples for each of {at.images:,} training images, "
-    assert f"{amount}LR's sampled variance is {', '.join(most)} and {last} times that of CRN in layers 1 to 4." in FLAT
-    above = [layer for layer, (value, _) in enumerate(ratios, start=1) if value > 1e8]
-    assert above == [2, 3]
-    assert all(value > 1e5 for value, _ in ratios)
-    assert "layers 1 and 4 are in this range, layers 2 and 3 above it, but with standard errors as large" in FLAT
-    assert all(0.9 < ratios[layer - 1][1] / ratios[layer - 1][0] < 1 for layer in above)
-    assert max(error / value for value, error in crn) < 0.01
-    assert "CRN's are known to within one percent" in FLAT
+@describes_results
+def test_crn_wins_the_race_and_has_the_lowest_variance_for_its_cost() -> None:
+    racers = {racer.runs[0].estimator: racer for racer in race(RESULTS / "quick")}
+    text = paragraph("", "Which estimator should you use?")
+    assert f"All {len(racers)} " in text
+    assert f"{racers['lr'].runs[0].steps:,} steps" in text
+    for target in TARGETS:
+        times = {name: racer.minutes_to(target) for name, racer in racers.items()}
+        order = sorted((minutes, name) for name, minutes in times.items() if minutes is not None)
+        assert [name for _, name in order[:2]] in ([], ["crn"], ["crn", "reinmax"])
+    assert min(read("compare.json")["rows"], key=work)["estimator"] == "common_random_numbers"
 
 
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_says_who_won_the_race() -> None:
-    rows = json.loads((RESULTS / "quick" / "race.json").read_text())
-    assert f"All {len(rows)} trained SBN(200-200) for {rows[0]['steps']:,} steps with one seed." in FLAT
-    orders = []
-    for bound in rows[0]["minutes_to"]:
-        there = [(row["minutes_to"][bound], row["estimator"]) for row in rows if row["minutes_to"][bound] is not None]
-        if there:
-            orders.append([name for _, name in sorted(there)])
-    *others, lowest = orders
-    assert lowest == ["crn"]
-    assert [order[:2] for order in others] == [["crn", "reinmax"]] * len(others)
-    first = "CRN was the first at every bound, and the only one to reach the lowest; ReinMax (biased) was the second at"
-    assert f"{first} the others" in FLAT
-
-
-@pytest.mark.usefixtures("as_committed")
-def test_the_readme_says_who_has_the_lowest_variance_for_its_cost() -> None:
-    rows = json.loads(COMPARED.read_text())["rows"]
-    price = {row["estimator"]: row["within"]["value"] * row["ms_per_step"] for row in rows}
-    assert min(price, key=lambda name: price[name]) == "common_random_numbers"
-    assert "At the same weights, CRN's variance times the cost of its step is the lowest" in FLAT
-
-
-@pytest.mark.usefixtures("as_committed")
+@describes_results
 def test_the_readme_states_the_cost_that_was_measured() -> None:
-    rows = json.loads((RESULTS / "bench.json").read_text())
-    studies = json.loads((RESULTS / "bench_studies.json").read_text())
-    ratios = [row["ratio_to_lr"] for row in tabulated(rows, studies) if row["estimator"] == "crn_cpu"]
-    assert len(ratios) == 8  # four architectures, at initial and at trained weights
-    assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times one with LR" in README
-    alone = [
-        row["ratio_to_lr"]
-        for row in rows
-        if (row["threads"], row["via"]) == (1, "bare") and row["estimator"] == "crn_cpu"
-    ]
-    assert f"on two CPU threads and {min(alone):.2f} to {max(alone):.2f} times on one" in README
-    minutes = {(row["architecture"], row["estimator"]): row["minutes"] for row in read_rows()}
+    rows = [row for row in read("bench.json") if row["estimator"] == "crn_cpu" and row["via"] == "bare"]
+    two = [row["ratio_to_lr"] for row in tabulated(rows, read("bench_studies.json"))]
+    one = [row["ratio_to_lr"] for row in rows if row["threads"] == 1]
+    minutes = {(row["architecture"], row["estimator"]): row["minutes"] for row in read("table1.json")}
     whole = [minutes[net, "crn"] / minutes[net, "lr"] for net, _ in minutes]
-    words = f"Over a whole training of the table, on one thread, it was {min(whole):.1f} to {max(whole):.1f} times."
-    assert words in FLAT
-    both = [*ratios, *alone]
-    assert f"at {min(both):.1f} to {max(both):.1f} times the cost of a likelihood-ratio step" in FLAT
+    stated = {f"{end(ratios):.2f}" for ratios in (two, one) for end in (min, max)}
+    assert decimals(paragraph("", "A training step with CRN")) == stated | {f"{end(whole):.1f}" for end in (min, max)}
+    assert {f"{end([*one, *two]):.1f}" for end in (min, max)} <= decimals(paragraph("", "Low-variance gradients"))
 
 
-@pytest.mark.usefixtures("as_committed")
+@describes_results
 def test_the_orderings_that_the_page_states_were_measured() -> None:
-    rows = json.loads(COMPARED.read_text())["rows"]
-    variance = {row["estimator"]: row["within"] for row in rows}
+    variance = {row["estimator"]: row["within"] for row in read("compare.json")["rows"]}
 
     def lead(less: str, more: str) -> float:
         """By how many standard errors one has less variance than the other."""
@@ -279,15 +249,11 @@ def test_the_orderings_that_the_page_states_were_measured() -> None:
     assert {pair: lead(*pair) for pair in clear if not lead(*pair) > 2} == {}
     for pair in (("rodeo", "double_control"), ("double_control", "leave_one_out")):
         assert 0 < lead(*pair) < 2
-    text = " ".join(section("releg", "The estimators").split())
-    assert "RODEO, double control variates and RLOO come in this order, each about one standard error" in text
-    reached = json.loads((RESULTS / "quick" / "extended.json").read_text())
-    assert reached[0]["estimator"] == "crn"
 
 
-@pytest.mark.usefixtures("as_committed")
+@describes_results
 def test_the_library_s_page_states_the_ratios_that_were_measured() -> None:
-    variance = {row["estimator"]: row["within"]["value"] for row in json.loads(COMPARED.read_text())["rows"]}
+    variance = {row["estimator"]: row["within"]["value"] for row in read("compare.json")["rows"]}
     page = (ROOT / "releg" / "README.md").read_text(encoding="utf-8")
     for words, name in (
         ("`gradient`, `functional.common_random_numbers`", "common_random_numbers"),
@@ -302,20 +268,16 @@ def test_the_library_s_page_states_the_ratios_that_were_measured() -> None:
         assert f"| {words} | {ratio:g} " in page
 
 
-@pytest.mark.usefixtures("as_committed")
+@describes_results
 def test_estimators_were_compared_at_the_weights_that_are_published() -> None:
-    compared = json.loads(COMPARED.read_text())
+    compared = read("compare.json")
     (path,) = re.findall(r"--ckpt results/(\S+)", compared["command"])
     assert compared["weights_sha256"] == digest(load(RESULTS / path).state_dict(), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
-def test_files_that_a_page_links_to_are_there(page: Path) -> None:
+def test_files_that_a_page_links_to_or_names_are_there(page: Path) -> None:
     assert broken_links(page) == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
-def test_files_of_the_project_that_a_page_names_are_there(page: Path) -> None:
     named = re.findall(r"`((?:releg|lightning_modules|tests)/[\w./]*)`", page.read_text(encoding="utf-8"))
     assert [name for name in named if not (ROOT / name).exists()] == []
 

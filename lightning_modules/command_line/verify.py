@@ -20,11 +20,11 @@ from lightning_modules.grid.manifest import cell_of
 from lightning_modules.grid.options import at_least
 from lightning_modules.grid.published_weights import Cell
 from releg import bounds
+from releg.files import readable
 from releg.records.file_names import RUNS, TABLE1, WEIGHTS
-from releg.report import tables
-from releg.report.artefacts import readable
-from releg.report.runs import Row, longer_folders
-from releg.report.table1 import Paper, read_paper
+from releg.records.names import longer_folders
+from releg.report.page import Column, markdown
+from releg.report.table1 import Paper, Row, read_paper
 from releg.weights import load
 
 IMAGES_AT_ONCE = 500
@@ -188,27 +188,19 @@ def evaluate(path: Path, x: torch.Tensor, samples: int, seed: int = 0) -> Evalua
 
 def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
     """One row per cell."""
-    rows = []
-    for verdict in verdicts:
-        cell = verdict.cell
-        published = paper.get(cell.architecture, {}).get(cell.estimator)
-        steps = "" if verdict.steps is None else f"{verdict.steps:,}"
-        numbers = [_shown(number) for number in (verdict.recorded, verdict.found)]
-        numbers += [_shown(verdict.standard_error, 3), _shown(verdict.table), _shown(published)]
-        rows.append([cell.architecture, cell.estimator.upper(), verdict.mark, steps, verdict.seed, *numbers])
-    head = [
-        "SBN",
-        "estimator",
-        "verdict",
-        "steps",
-        "seed",
-        "recorded",
-        "found",
-        "± of their difference",
-        "Table 1, mean",
-        "paper",
+    columns: list[Column[Verdict]] = [
+        Column("SBN", lambda verdict: verdict.cell.architecture, is_text=True),
+        Column("estimator", lambda verdict: verdict.cell.estimator.upper(), is_text=True),
+        Column("verdict", lambda verdict: verdict.mark, is_text=True),
+        Column("steps", lambda verdict: "" if verdict.steps is None else f"{verdict.steps:,}"),
+        Column("seed", lambda verdict: verdict.seed),
+        Column("recorded", lambda verdict: _shown(verdict.recorded)),
+        Column("found", lambda verdict: _shown(verdict.found)),
+        Column("± of their difference", lambda verdict: _shown(verdict.standard_error, 3)),
+        Column("Table 1, mean", lambda verdict: _shown(verdict.table)),
+        Column("paper", lambda verdict: _shown(paper.get(verdict.cell.architecture, {}).get(verdict.cell.estimator))),
     ]
-    return "\n".join(tables.table(head, rows, texts=3))
+    return markdown(columns, verdicts)
 
 
 def _printable(text: str) -> str:

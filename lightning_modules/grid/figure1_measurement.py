@@ -20,8 +20,8 @@ from releg.files import write_json
 from releg.records.csv_formats import read_variances
 from releg.records.file_names import RUNS
 from releg.records.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, FIGURE1_SAMPLES, PUBLISHED_BUDGET
-from releg.report.figure1_data import MEASURED_RUN, measurement_file, read_measured
-from releg.report.runs import digest_of_run
+from releg.records.runs import trained
+from releg.report.curves import MEASURED_RUN, measurement_file, read_measured
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
 
@@ -51,7 +51,7 @@ def measure_variance(results: Path, jobs: int) -> None:
         raise ValueError(f"the gradient variance was not measured (exit code {code}); the same command continues it")
     write_json(
         output.with_suffix(".json"),
-        {**read_measured(output), MEASURED_RUN: digest_of_run(entry["config"], entry["result"])},
+        {**read_measured(output), MEASURED_RUN: trained(entry["config"], entry["result"])},
     )
 
 
@@ -64,5 +64,5 @@ def measured_entry(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | 
 def _is_measured(results: Path, entry: Mapping[str, Any]) -> bool:
     output = measurement_file(results, MEASURED_CELL[1])
     images = {row["num_images"] for row in read_variances(output)}
-    digest = digest_of_run(entry["config"], entry["result"])
+    digest = trained(entry["config"], entry["result"])
     return images == {str(FIGURE1_IMAGES)} and read_measured(output).get(MEASURED_RUN) == digest

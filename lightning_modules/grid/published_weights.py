@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from lightning_modules.grid.manifest import cell_of, is_here
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.records.file_names import WEIGHTS
-from releg.records.names import LONGEST_BUDGETS
-from releg.report.runs import commits, longer_folders
+from releg.records.names import LONGEST_BUDGETS, longer_folders
+from releg.records.runs import commits
 from releg.weights import load, load_weights, save_model
 
 NEEDED = (

@@ -24,7 +24,7 @@ from lightning_modules.grid.options import LAUNCHERS, OTHER_ARCHITECTURES, Optio
 from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended
 from lightning_modules.run.settings import Settings, build
 from releg.records.names import FIGURE1_IMAGES, FIGURE1_SAMPLES
-from releg.report.runs import read_manifest
+from releg.records.runs import read_runs
 
 OnEnd = Callable[[Mapping[GridRun, str]], object]  # called after a run has ended, with what went wrong so far
 
@@ -67,7 +67,7 @@ def reproduce(options: Options, lock: int, command: str, started: float) -> int:
 
 def _trained_elsewhere(results: Path) -> str:
     """How many runs of the table this folder only records: without it, they could be taken for the user's own."""
-    runs = read_manifest(results).runs
+    runs = read_runs(results)
     elsewhere = sum(not run.is_here for run in runs)
     return f"; {elsewhere} of the table's {len(runs)} runs were trained elsewhere" if elsewhere else ""
 

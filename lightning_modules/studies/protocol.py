@@ -21,8 +21,8 @@ from lightning_modules.run.provenance import read_provenance
 from lightning_modules.studies.study import StudyError, failed, make_missing, options_of, recorded
 from releg.files import write_json
 from releg.records.file_names import METRICS, PROTOCOL_CURVES
+from releg.records.runs import commits
 from releg.report.protocol import write_protocol
-from releg.report.runs import commits
 
 ARCHITECTURE = "200-200-200"
 ESTIMATORS = ("leave_one_out", "disarm", "rodeo", "common_random_numbers")

@@ -10,6 +10,7 @@ interruption. --missing keeps the trials that trials.json records, even if their
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +30,13 @@ from releg.files import write_json
 from releg.measure.units_in_use import units_in_use
 from releg.records.file_names import TRIALS
 from releg.records.names import BUDGETS, CONSTANT_RATE, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET, SCHEDULES
-from releg.report.recipe import BUDGET_RECIPE, best_common_recipe, best_recipes, tells_of_shapes, write_recipe
-from releg.report.runs import commits
+from releg.records.runs import commits
+from releg.report.recipe import write_recipe
 
+Entry = dict[str, Any]  # of trials.json
+Recipe = tuple[float, str]  # peak rate and shape
+
+BUDGET_RECIPE: Recipe = (0.003, "linear")  # of quick, standard and converged
 RATES = (0.001, 0.003, 0.01)
 SHAPES = tuple(name for name in SCHEDULES if name != CONSTANT_RATE)
 SHORT, LONG = 10_000, 50_000
@@ -68,6 +73,32 @@ class Trial(NamedTuple):
         name = f"{self.estimator}, {self.rate} {self.shape}, {self.binarization} bits, {self.steps:,} steps"
         name += f", warm-up {self.warmup}"
         return GridRun(self.architecture, name, 0, tuple(words))
+
+
+def best_recipes(entries: Sequence[Entry]) -> dict[str, Recipe]:
+    """The best recipe of each estimator that has trials, by validation bound."""
+    best: dict[str, Entry] = {}
+    for entry in entries:
+        name = entry["estimator"]
+        if name not in best or entry["val/elbo"] > best[name]["val/elbo"]:
+            best[name] = entry
+    return {name: (entry["rate"], entry["shape"]) for name, entry in best.items()}
+
+
+def best_common_recipe(entries: Sequence[Entry]) -> Recipe | None:
+    """The recipe with the best mean validation bound over the estimators, if there is one that all have tried."""
+    elbos: dict[Recipe, dict[str, float]] = {}
+    for entry in entries:
+        elbos.setdefault((entry["rate"], entry["shape"]), {})[entry["estimator"]] = entry["val/elbo"]
+    estimators = {entry["estimator"] for entry in entries}
+    tried_by_all = {recipe: known for recipe, known in elbos.items() if known.keys() == estimators}
+    return max(tried_by_all, key=lambda recipe: statistics.fmean(tried_by_all[recipe].values()), default=None)
+
+
+def tells_of_shapes(entry: Entry) -> bool:
+    """Whether it is one of the runs in which only the peak rate, the shape and the length vary."""
+    net = entry.get("architecture", EXTENDED_ARCHITECTURE)
+    return net == EXTENDED_ARCHITECTURE and not entry.get("warmup") and entry["binarization"] != "fixed"
 
 
 def warmup_trials() -> Iterator[Trial]:

@@ -15,8 +15,8 @@ from lightning_modules.grid.options import at_least
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.folder import save_config
+from releg.files import readable
 from releg.records.file_names import CONFIG
-from releg.report.artefacts import readable
 
 Entry = dict[str, Any]
 Key = TypeVar("Key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -110,6 +111,11 @@ def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> 
 def budget_name(steps: int) -> str:
     """The budget with this many steps; empty if there is none."""
     return next((name for name, count in BUDGETS.items() if count == steps), "")
+
+
+def longer_folders(results: Path) -> list[Path]:
+    """Where the longer budgets have their runs, beside the published table's; they need not be there."""
+    return [results / budget for budget in LONGEST_BUDGETS]
 
 
 def data_name(class_path: str) -> str:

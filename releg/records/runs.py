@@ -82,7 +82,7 @@ class Entry:
     @property
     def trained(self) -> str:
         """A digest that tells a run from one that was trained again, even if its config gets settings with defaults."""
-        return digest([self.config["seed_everything"], self.result])
+        return trained(self.config, self.result)
 
     @property
     def is_here(self) -> bool:
@@ -92,6 +92,22 @@ class Entry:
             return all(found[key] == value for key, value in self.result.items())
         except (OSError, ValueError, LookupError, TypeError):
             return False
+
+
+def trained(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Entry.trained of a run with this config and result."""
+    return digest([config["seed_everything"], result])
+
+
+def commit(process: Mapping[str, Any]) -> str:
+    """The commit of an entry of provenance."""
+    known = process.get("commit") or "unknown"
+    return f"{known} with uncommitted changes" if process.get("uncommitted_changes") else str(known)
+
+
+def commits(provenance: Iterable[Mapping[str, Any]]) -> str:
+    """The commits of all processes that worked on a run."""
+    return "; ".join(dict.fromkeys(map(commit, provenance))) or commit({})
 
 
 def digest(content: object) -> str:

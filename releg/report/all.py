@@ -1,32 +1,35 @@
-"""All reports at once. python -m releg.report.all [RESULTS] remakes them from the files in the folder."""
+"""The pages about a folder of results; a new page is a file in this folder and a line here."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from releg.report.readme import write_readme
-from releg.report.writers import REPORTS
+from releg.records.file_names import BENCH, COMPARE, EXTENDED_RUNS, PROTOCOL_CURVES, RUNS, TRIALS
+from releg.report.bench import write_bench
+from releg.report.compare import write_compare
+from releg.report.figure1 import write_figure1
+from releg.report.protocol import write_protocol
+from releg.report.race import write_race
+from releg.report.recipe import write_recipe
+from releg.report.table1 import write_table1
+from releg.report.variance import write_variance
+
+# By the file that a page is made from
+OF_RUNS = (write_table1, write_figure1, write_variance)
+OTHERS: Mapping[str, Callable[[Path], object]] = {
+    EXTENDED_RUNS: write_race,
+    TRIALS: write_recipe,
+    PROTOCOL_CURVES: write_protocol,
+    COMPARE: write_compare,
+    BENCH: write_bench,
+}
 
 
 def write_all(results: Path) -> str:
-    """Write every report of reproduce.sh; return the tables to print."""
-    made = [report.write(results) for report in REPORTS if not report.numbers]
-    write_readme(results)
-    return "\n".join(text for text in made if isinstance(text, str) and text)
-
-
-def write_pages_of_commands(results: Path) -> None:
-    """Write the reports of other commands whose numbers are in the folder."""
-    for report in REPORTS:
-        if report.numbers and (results / report.numbers).is_file():
-            report.write(results)
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "results")
-    try:
-        print(write_all(folder))
-        write_pages_of_commands(folder)
-    except (OSError, ValueError) as error:
-        sys.exit(f"releg.report: {error}")
+    """Write every page whose numbers are in the folder; return Table 1."""
+    texts = [write(results) for write in OF_RUNS] if (results / RUNS).is_file() else [""]
+    for numbers, write in OTHERS.items():
+        if (results / numbers).is_file():
+            write(results)
+    return texts[0]

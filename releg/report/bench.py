@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from releg.files import write_atomically
+from releg.files import readable, write_atomically
 from releg.records.file_names import BENCH, BENCH_STUDIES
 from releg.records.names import label_of
-from releg.report.artefacts import readable, remove
+from releg.records.runs import commit
 from releg.report.bench_plot import draw
-from releg.report.runs import commit_words
-from releg.report.style import as_bytes
+from releg.report.figure import write_figure
+from releg.report.page import remove
 from releg.report.tables import table
 
 ENGINES = {"cpu": "cpu kernel", "triton": "triton engine", "batched": "batched", "dense": "dense"}
@@ -42,7 +42,7 @@ def write_bench(results: Path) -> list[Path]:
     if not studies["scaling"]:
         remove(plot)  # it belongs to another benchmark
         return [page]
-    write_atomically(plot, as_bytes(draw(studies["scaling"], studies["exponents"], LABELS)))
+    write_figure(plot, draw(studies["scaling"], studies["exponents"], LABELS))
     return [page, plot]
 
 
@@ -81,7 +81,7 @@ def header(run: dict[str, Any]) -> str:
         f"- machine: {run['processor'] or 'unknown processor'}, {run['cores']} cores{gpu}, {run['system']}",
         f"- threads: {run['threads']}; batch size {run['batch_size']}; float32; seed {run['seed']}",
         f"- versions: Python {run['python']}, {versions}",
-        f"- commit: {commit_words(run)}; {run['started']}",
+        f"- commit: {commit(run)}; {run['started']}",
         f"- command: `{' '.join(run['command'])}`",
         f"- load average: {_or_dash(run['load_at_start'])} at the start, {_or_dash(run['load_at_end'])} at the end",
     ]

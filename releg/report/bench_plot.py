@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from releg.records.names import ESTIMATORS
-from releg.report.style import in_style
+from releg.report.figure import in_style
 
 STYLES: dict[str, Any] = {
     "lr": {"color": ESTIMATORS["lr"].colour, "marker": "o", "markerfacecolor": "white"},

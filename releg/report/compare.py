@@ -1,39 +1,97 @@
-"""compare.md, compare.csv and compare.png from compare.json: variance, bias and cost of every estimator."""
+"""compare.md and compare.png from compare.json: variance, bias and cost of every estimator at the same weights."""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from releg.files import write_atomically
-from releg.records.csv_formats import csv_text
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from releg.files import readable
 from releg.records.file_names import COMPARE
 from releg.records.names import label_of
-from releg.report.artefacts import readable
-from releg.report.compare_plot import draw
-from releg.report.runs import Row, machine
-from releg.report.style import as_bytes
-from releg.report.tables import plain, table, with_error
+from releg.report.figure import in_style, write_figure
+from releg.report.numbers import count, nats, one_decimal, plain, with_error
+from releg.report.page import Column, made_by, markdown, write_page
 
-DETECTED = 5.0  # standard errors of bias2 above zero
-FEW_IMAGES = 20  # with fewer, a standard error over images is itself too uncertain to divide by
+Row = dict[str, Any]
+
+DETECTED = 5.0  # standard errors of bias² above zero
 LR = "likelihood_ratio"
+
+CAPTION = """# Every estimator at the same weights
+
+{title}; {images} training images, {samples} estimates each. ± is one standard error over images, also in the figure.
+
+- variance: trace of the covariance of the gradient w.r.t. all weights and biases of the inference net, for one image;
+  total variance: for a random image
+- bias: distance between the mean estimate and a long average of common random numbers, relative to the length of that
+  gradient, with z = bias² / its standard error; "below" is the bound from bias² + 2 standard errors, where z is at most
+  5 and it says anything. An estimator of the multi-sample bound has none
+- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in which both
+  took turns, and ms per step is this ratio times LR's median ({fastest:.1f} to {slowest:.1f} ms in these rounds)
+- gain over LR: LR's variance × ms divided by the estimator's
+"""
+FIGURE = """![variance against the cost of a step](compare.png)
+
+The numbers are those of the table. Crosses are biased, triangles unbiased for the multi-sample bound. The line is the
+Pareto front of the other estimators.
+"""
+LAYERS = """## By layer
+
+The gradient w.r.t. the mean of every unit, averaged over the units of a layer; layer 1 is next to x. It is the gradient
+w.r.t. the logit divided by mean (1 - mean), so saturated units weigh heavily unless an estimator accounts for them.
+within: variance for one image; total: for a random image. Where the standard error is as large as the value, a few rare
+draws make up most of it.
+"""
+MADE = """## How it was made
+
+- `{command}`
+- {minutes:.1f} minutes
+- baselines and control variates were trained for {steps} mini-batches at these weights; those of the run's own
+  estimator came with it: {own}
+"""
+MARKERS = {  # colour, marker and face by kind
+    "unbiased": ("#1f4e79", "o", "#1f4e79"),
+    "unbiased for the multi-sample bound": ("#6b6b6b", "^", "none"),
+    "biased": ("#b3471d", "X", "#b3471d"),
+}
 
 
 def write_compare(results: Path) -> str:
-    """Write the artefacts; return the Markdown."""
+    """Write the page and its figure; return the Markdown."""
     path = results / COMPARE
     with readable(path, "what releg compare writes", "run it again"):
         document = json.loads(path.read_bytes())
-        rows = on_one_clock(document["rows"])
-        text = as_markdown({**document, "rows": rows})
-    write_atomically(path.with_suffix(".csv"), as_csv(rows))
-    write_atomically(path.with_suffix(".png"), as_bytes(draw(rows, document["title"]), dpi=200))
-    write_atomically(path.with_suffix(".md"), text)
-    return text
+        rows = sorted(on_one_clock(document["rows"]), key=work)
+        parts = _parts(document, rows)
+    write_figure(path.with_suffix(".png"), draw(rows), dpi=200)
+    return write_page(path.with_suffix(".md"), *parts)
+
+
+def _parts(document: dict[str, Any], rows: list[Row]) -> list[str]:
+    times = [row["lr_ms_per_step"] for row in rows]
+    caption = CAPTION.format(
+        title=document["title"],
+        images=rows[0]["num_images"],
+        samples=rows[0]["samples_per_image"],
+        fastest=min(times),
+        slowest=max(times),
+    )
+    made = MADE.format(
+        command=document["command"],
+        minutes=sum(row["seconds"] for row in rows) / 60,
+        steps=count(document["baseline_steps"]),
+        own="yes" if document["own_baselines"] else "no",
+    )
+    by_variance = sorted(rows, key=lambda row: float(row["within"]["value"]))
+    table, layers = markdown(_columns(rows), rows), markdown(_layer_columns(rows), by_variance)
+    return [caption, table, FIGURE, LAYERS, layers, made, made_by([document["provenance"]])]
 
 
 def on_one_clock(rows: list[Row]) -> list[Row]:
@@ -55,125 +113,92 @@ def name_of(row: Row) -> str:
     return label_of(row["estimator"], row["unbiased"], row["objective"])
 
 
-def bias(row: Row) -> str:
-    """The relative bias if one is detected, else an upper bound for it."""
+def bias(row: Row) -> str | None:
+    """The relative bias if one is detected, else an upper bound for it; None if nothing can be said."""
     value, error = row["bias2"]["value"], row["bias2"]["standard_error"]
-    if row["objective"] != "elbo":
-        return "climbs another bound"
-    if row["num_images"] < FEW_IMAGES:
-        return "too few images"
+    if row["objective"] != "elbo" or row["gradient2"] <= 0:
+        return None
     if value > DETECTED * error:
-        return f"{100 * _relative(value, row):.0f}%" + (f" (z = {value / error:.0f})" if error else "")
-    bound = _relative(max(value, 0.0) + 2 * error, row)
-    return f"none detected, below {100 * bound:.0f}%" if bound < 1 else "varies too much to tell"
+        return f"{math.sqrt(value / row['gradient2']):.0%}" + (f" (z = {value / error:.0f})" if error else "")
+    bound = math.sqrt((max(value, 0.0) + 2 * error) / row["gradient2"])
+    return f"below {bound:.0%}" if bound < 1 else None
 
 
-def _relative(bias2: float, row: Row) -> float:
-    """Length of the bias relative to that of the gradient."""
-    return float((bias2 / row["gradient2"]) ** 0.5) if row["gradient2"] > 0 else math.inf
-
-
-def as_markdown(document: dict[str, Any]) -> str:
-    """The main table, least work-normalised variance first, then the layers."""
-    rows = sorted(document["rows"], key=work)
-    first = rows[0]
+def _columns(rows: Sequence[Row]) -> list[Column[Row]]:
+    number = {row["estimator"]: str(place) for place, row in enumerate(rows, start=1)}
     reference = next((work(row) for row in rows if row["estimator"] == LR), None)
-    head = ["estimator", "variance", "total variance", "bias", "evaluations", "ms per step", "ratio to LR", "MiB"]
-    head += ["variance × ms", *([] if reference is None else ["gain over LR"])]
-    lines = [
-        "# Every estimator at the same weights",
-        "",
-        f"{document['title']}; {first['num_images']} training images, {first['samples_per_image']} estimates each.",
-        "",
-        "- variance: trace of the covariance of the gradient w.r.t. all weights and biases of the inference net, for "
-        "one image; total variance: for a random image",
-        "- bias: distance between the mean estimate and a long average of common random numbers, relative to the "
-        "length of that gradient. It counts as detected if z = bias² / its standard error is above 5. If it is not, "
-        "bias² + 2 standard errors is an upper bound, which is no use if it exceeds the gradient itself.",
-        "- gain over LR: LR's variance × ms divided by the estimator's",
-        "- ± and the bars of the figure: one standard error over images",
-        "",
-        *table(head, [_cells(row, reference) for row in rows]),
-    ]
-    lines += ["", "![variance against cost](compare.png)", "", *_layers(document["rows"]), *_how(document)]
-    return "\n".join(lines) + "\n"
-
-
-def _cells(row: Row, reference: float | None) -> list[str]:
     return [
-        name_of(row),
-        _figure(row["within"]),
-        _figure(row["total"]),
-        bias(row),
-        f"{row['evaluations']:,}",
-        f"{row['ms_per_step']:.1f}",
-        f"{row['ratio_to_lr']:.2f}",
-        "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
-        plain(work(row)),
-        *([] if reference is None else [plain(reference / work(row))]),
+        Column("", lambda row: number[row["estimator"]]),
+        Column("estimator", name_of, is_text=True),
+        Column("variance", lambda row: _figure(row["within"])),
+        Column("total variance", lambda row: _figure(row["total"])),
+        Column("bias", bias),
+        Column("evaluations", lambda row: count(row["evaluations"])),
+        Column("ms per step", lambda row: one_decimal(row["ms_per_step"])),
+        Column("ratio to LR", lambda row: nats(row["ratio_to_lr"])),
+        Column("variance × ms", lambda row: plain(work(row))),
+        Column("gain over LR", lambda row: None if reference is None else plain(reference / work(row))),
     ]
 
 
-def _layers(rows: list[Row]) -> list[str]:
-    depth = len(rows[0]["layers"])
-    kinds = ("within", "total")
-    head = ["estimator", *(f"{kind}, layer {layer}" for layer in range(1, depth + 1) for kind in kinds)]
-    lines = [
-        "## By layer",
-        "",
-        "The gradient w.r.t. the mean of every unit, averaged over the units of a layer; layer 1 is next to x. It is "
-        "the gradient w.r.t. the logit divided by mean (1 - mean), so saturated units weigh heavily unless an "
-        "estimator accounts for them. within: variance for one image; total: for a random image. Where the standard "
-        "error is as large as the value, a few rare draws make up most of it: read no order from such numbers. Biases "
-        "per layer are in compare.csv.",
-    ]
-    ordered = sorted(rows, key=lambda row: float(row["within"]["value"]))
-    cells = [[name_of(row), *(_figure(layer[kind]) for layer in row["layers"] for kind in kinds)] for row in ordered]
-    return [*lines, "", *table(head, cells)]
+def _layer_columns(rows: Sequence[Row]) -> list[Column[Row]]:
+    def cell(layer: int, kind: str) -> Callable[[Row], str]:
+        return lambda row: _figure(row["layers"][layer][kind])
 
-
-def _how(document: dict[str, Any]) -> list[str]:
-    made = document["provenance"]
-    except_own = ", except those of the estimator that trained the run" if document["own_baselines"] else ""
-    return [
-        "",
-        "## How it was made",
-        "",
-        f"- `{document['command']}`",
-        f"- {_minutes(document)} on {machine(made)}",
-        f"- commit {made.get('commit', 'unknown')}",
-        f"- baselines and control variates were trained for {document['baseline_steps']:,} mini-batches at these "
-        f"weights{except_own}",
-        "- a step is noise, estimate, backward, RMSprop on 100 images; the ratio to LR is the median over rounds in "
-        "which both took turns, and ms per step is this ratio times LR's median",
-        f"- LR's own step took {_clock(document)} ms in these rounds; the wider this range, the busier the machine",
-    ]
-
-
-def _clock(document: dict[str, Any]) -> str:
-    times = [row["lr_ms_per_step"] for row in document["rows"]]
-    return f"{min(times):.1f} to {max(times):.1f}"
-
-
-def _minutes(document: dict[str, Any]) -> str:
-    """The total time; an estimator that an earlier command measured counts with its time then."""
-    return f"{sum(row['seconds'] for row in document['rows']) / 60:.1f} minutes"
+    places = [(layer, kind) for layer in range(len(rows[0]["layers"])) for kind in ("within", "total")]
+    columns = [Column(f"{kind}, layer {layer + 1}", cell(layer, kind)) for layer, kind in places]
+    return [Column("estimator", name_of, is_text=True), *columns]
 
 
 def _figure(figure: dict[str, float]) -> str:
     return with_error(figure["value"], figure["standard_error"])
 
 
-def as_csv(rows: list[Row]) -> str:
-    """One row per estimator and layer, and one over all parameters."""
-    plain = ["estimator", "unbiased", "objective", "evaluations", "ms_per_step", "ratio_to_lr", "peak_mib"]
-    kinds = ["within", "total", "bias2"]
-    head = [*plain, "gradient2", "part", *(name for kind in kinds for name in (kind, f"{kind}_standard_error"))]
-    lines = []
-    for row in rows:
-        parts = [("all inference parameters", row), *((f"layer {i}", x) for i, x in enumerate(row["layers"], start=1))]
-        for name, part in parts:
-            figures = [part[kind] for kind in kinds]
-            numbers = [number for figure in figures for number in (figure["value"], figure["standard_error"])]
-            lines.append([*(row[key] for key in plain), row["gradient2"], name, *numbers])
-    return csv_text(head, lines)
+def front(rows: Sequence[Row]) -> list[Row]:
+    """The Pareto front of the unbiased estimators: none is both cheaper and of lower variance. Cheapest first."""
+    fair = [row for row in rows if kind_of(row) == "unbiased"]
+    best: list[Row] = []
+    for row in sorted(fair, key=lambda row: (row["ms_per_step"], row["within"]["value"])):
+        if not best or row["within"]["value"] < best[-1]["within"]["value"]:
+            best.append(row)
+    return best
+
+
+def kind_of(row: Row) -> str:
+    """One of MARKERS."""
+    if not row["unbiased"]:
+        return "biased"
+    return "unbiased" if row["objective"] == "elbo" else "unbiased for the multi-sample bound"
+
+
+@in_style
+def draw(rows: Sequence[Row]) -> Figure:
+    """Variance against cost, both logarithmic; a legend tells which number is which estimator."""
+    figure = Figure(figsize=(6.8, 4.2), layout="constrained")
+    panel = figure.subplots()
+    panel.set(xscale="log", yscale="log", xlabel="ms per training step (100 images)")
+    panel.set_ylabel("variance of the inference gradient, one image")
+    edge = [(row["ms_per_step"], row["within"]["value"]) for row in front(rows)]
+    panel.step(*zip(*edge, strict=True), where="post", color=MARKERS["unbiased"][0], linewidth=1, alpha=0.4)
+    for place, row in enumerate(rows, start=1):
+        colour, marker, face = MARKERS[kind_of(row)]
+        point = (row["ms_per_step"], row["within"]["value"])
+        look: dict[str, Any] = {
+            "marker": marker,
+            "color": colour,
+            "markerfacecolor": face,
+            "markersize": 4,
+            "linestyle": "none",
+        }
+        label = f"{place}  {label_of(row['estimator'])}"
+        panel.errorbar(*point, yerr=row["within"]["standard_error"], elinewidth=0.8, label=label, **look)
+        panel.annotate(str(place), point, xytext=(0, 4), textcoords="offset points", fontsize=6.5, ha="center")
+    panel.margins(x=0.08, y=0.08)
+    panel.grid(which="major")
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_minor_locator(NullLocator())
+    figure.legend(fontsize=6, loc="outside right upper", labelspacing=0.35)
+    return figure

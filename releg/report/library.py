@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from releg.files import write_atomically
 from releg.records.file_names import LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING
 from releg.records.names import ESTIMATORS
-from releg.report.style import as_bytes, in_style
+from releg.report.figure import in_style, write_figure
 from releg.report.tables import table
 
 PAGE = Path(__file__).parents[1] / "README.md"
@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 def write_library(results: Path, page: Path = PAGE) -> None:
     """Write the tables of the page, and the figure."""
     training = json.loads((results / LIBRARY_TRAINING).read_bytes())
-    write_atomically(results / LIBRARY_FIGURE, as_bytes(draw(training)))
+    write_figure(results / LIBRARY_FIGURE, draw(training))
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     lines = [*times_table(results), "", FIGURE, "", *training_table(training)]

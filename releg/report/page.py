@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from releg.files import write_atomically
 from releg.records.csv_formats import csv_text
+from releg.records.runs import commit
 
 Row = TypeVar("Row")
 
@@ -72,12 +73,6 @@ def remove(*paths: Path) -> None:
     """Delete files that cannot be made now, so that nobody takes them for new ones."""
     for path in paths:
         path.unlink(missing_ok=True)
-
-
-def commit(entry: Mapping[str, Any]) -> str:
-    """The commit of an entry of provenance."""
-    known = entry.get("commit") or "unknown"
-    return f"{known} with uncommitted changes" if entry.get("uncommitted_changes") else str(known)
 
 
 def machine(entry: Mapping[str, Any]) -> str:

@@ -1,129 +1,140 @@
-"""The race: which estimator gets to a bound first, by the clocks of the runs behind extended.md."""
+"""race.md: which estimator gets to a bound first, by the clocks of runs that differ only in their estimators."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from releg.files import write_atomically, write_json
-from releg.records.csv_formats import csv_text, read_csv
-from releg.records.file_names import RACE
-from releg.records.names import CONSTANT_RATE, label_of
-from releg.report.artefacts import remove
-from releg.report.race_plot import Curve, draw
-from releg.report.runs import Manifest, Row, Run, bound_title, budget_sentence, machine, threads_of
-from releg.report.style import as_bytes
-from releg.report.tables import table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
-ENDINGS = (".csv", ".json", ".md", ".png")
+from releg.records.file_names import EXTENDED_RUNS, RACE
+from releg.records.names import ESTIMATORS, label_of
+from releg.records.runs import Entry, read_runs
+from releg.report.curves import Bound, bounds_of
+from releg.report.figure import in_style, write_figure
+from releg.report.numbers import count, nats, one_decimal
+from releg.report.page import Column, markdown, remove, write_page
+from releg.report.settings import settings
+
 TARGETS = (130.0, 125.0, 120.0, 115.0, 110.0, 105.0, 100.0)  # nats per image, easiest first
-MOST = 0.75  # of the estimators
 LR = "lr"
+SPAN = 36.0  # nats below the best bound that a panel shows
+PANELS_PER_ROW = 6
+
+CAPTION = """# Which estimator gets there first on SBN({net})
+
+Negative bounds in nats per image (lower is better), means over seeds, against the time spent in training steps by each
+run's own clock. The lowest bound at LR's time comes first.
+
+- at LR's time: the validation bound after {minutes:.1f} minutes, which LR needs for its {steps} steps. A run that ended
+  earlier shows its last bound, marked with *. Where the learning rate falls, it does so over the steps of each run: a
+  slow estimator is seen in the middle of its schedule, and no run goes on after its last step
+- minutes to: a validation bound, interpolated between validations; – if not every seed reaches it
+- test: the bound on the test images after all steps; also with {samples} samples
+
+![validation bound against minutes](race.png)
+
+Each panel names one estimator: its line is thick, dashed if it is biased, dotted if it climbs another bound. Thin: CRN
+blue, LR orange, all others grey; first seeds. The vertical line is LR's time. Panels in the order of the table.
+"""
 
 
-class Point(NamedTuple):
-    """A validation bound of a run, and the seconds of training that it took."""
+class Racer(NamedTuple):
+    """An estimator, the curve of each of its runs, and the seconds that LR needs for its steps."""
 
-    estimator: str
-    seed: int
-    step: int
-    seconds: float
-    value: float  # val/elbo
+    runs: list[Entry]
+    curves: list[list[Bound]]
+    lr_seconds: float
+
+    @property
+    def label(self) -> str:
+        """Its name in the table."""
+        first = self.runs[0]
+        return label_of(first.estimator, first.unbiased, first.objective)
+
+    @property
+    def at_lr_time(self) -> float:
+        """The negative bound at LR's time."""
+        return -statistics.fmean(value_at(curve, self.lr_seconds) for curve in self.curves)
+
+    @property
+    def minutes(self) -> float:
+        """Of all its steps."""
+        return statistics.fmean(curve[-1].seconds for curve in self.curves) / 60
+
+    def minutes_to(self, target: float) -> float | None:
+        """None unless every seed gets there."""
+        times = [seconds_to(curve, -target) for curve in self.curves]
+        known = [time for time in times if time is not None]
+        return statistics.fmean(known) / 60 if len(known) == len(times) else None
+
+    def mean(self, name: str) -> str:
+        """The mean of a bound of the results."""
+        return nats(-statistics.fmean(run.result[name] for run in self.runs))
 
 
-def write_race(results: Path, manifest: Manifest) -> str:
-    """Write race.md, .csv, .json and .png; return the Markdown.
-
-    Runs whose folders are missing, as in a fresh clone, have their points in race.csv. Without LR there is no race:
-    then old files are deleted.
-    """
+def write_race(results: Path) -> str:
+    """Write race.md, .csv and .png; without LR there is no race, and old files are deleted."""
     path = results / RACE
-    runs = [run for run in manifest.runs if run.net == manifest.runs[0].net]  # one race, one net
-    elsewhere = {(run.estimator, run.seed) for run in runs if not run.is_here}
-    points = [point for point in from_csv(path) if (point.estimator, point.seed) in elsewhere]
-    points += [point for run in runs for point in _points(run)]
-    if LR not in {point.estimator for point in points}:
-        remove(*map(path.with_suffix, ENDINGS))
+    racers = race(results)
+    if not racers:
+        remove(path, path.with_suffix(".md"), path.with_suffix(".png"))
         return ""
-    rows = race(points, runs)
-    text = as_markdown(rows, runs)
-    write_atomically(path, as_csv(points))
-    write_json(path.with_suffix(".json"), rows, indent=2)
-    write_atomically(path.with_suffix(".png"), as_bytes(draw(_curves(points, rows), rows[0]["lr_minutes"]), dpi=200))
-    write_atomically(path.with_suffix(".md"), text)
-    return text
+    write_figure(path.with_suffix(".png"), draw(racers), dpi=200)
+    runs = [run for racer in racers for run in racer.runs]
+    steps, samples = runs[0].steps, runs[0].config["model.test_samples"]
+    facts = {"net": runs[0].net, "minutes": racers[0].lr_seconds / 60, "steps": count(steps), "samples": samples}
+    return write_page(
+        path.with_suffix(".md"), CAPTION.format(**facts), markdown(_columns(racers), racers), settings(runs)
+    )
 
 
-def _points(run: Run) -> list[Point]:
-    return [_point(row | {"estimator": run.estimator, "seed": str(run.seed)}) for row in run.validations()]
+def race(results: Path) -> list[Racer]:
+    """All estimators, the lowest bound at LR's time first; none without LR."""
+    runs = read_runs(results, EXTENDED_RUNS) if (results / EXTENDED_RUNS).is_file() else []
+    runs = [run for run in runs if run.net == runs[0].net]  # one race, one net
+    bounds = bounds_of(runs, results / RACE)
+    curves = {run: [bound for bound in bounds if bound[:2] == run] for run in dict.fromkeys(b[:2] for b in bounds)}
+    ends = [curve[-1].seconds for (name, _), curve in curves.items() if name == LR]
+    if not ends:
+        return []
+    racers = [
+        Racer(
+            [run for run in runs if run.estimator == name],
+            [curve for (other, _), curve in curves.items() if other == name],
+            statistics.fmean(ends),
+        )
+        for name in dict.fromkeys(name for name, _ in curves)
+    ]
+    return sorted(racers, key=lambda racer: racer.at_lr_time)
 
 
-def _point(row: dict[str, str]) -> Point:
-    return Point(row["estimator"], int(row["seed"]), int(row["step"]), float(row["seconds"]), float(row["value"]))
+def _columns(racers: Sequence[Racer]) -> list[Column[Racer]]:
+    reached = [target for target in TARGETS if any(racer.minutes_to(target) is not None for racer in racers)]
+    return [
+        Column("estimator", lambda racer: racer.label, is_text=True),
+        Column("at LR's time", lambda racer: nats(racer.at_lr_time) + "*" * (60 * racer.minutes < racer.lr_seconds)),
+        *map(_column_of, reached),
+        Column("minutes in all", lambda racer: one_decimal(racer.minutes)),
+        Column("test", lambda racer: racer.mean("test/elbo")),
+        Column("test, samples", lambda racer: racer.mean("test/multi_sample_bound")),
+    ]
 
 
-def as_csv(points: Sequence[Point]) -> str:
-    """The points with a header."""
-    return csv_text(Point._fields, points)
+def _column_of(target: float) -> Column[Racer]:
+    def cell(racer: Racer) -> str:
+        minutes = racer.minutes_to(target)
+        return "–" if minutes is None else f"{minutes:.2f}"
+
+    return Column(f"minutes to {target:g}", cell)
 
 
-def from_csv(path: Path) -> list[Point]:
-    """The points of a race.csv; none if there is no file."""
-    return [_point(row) for row in read_csv(path, Point._fields, Point._fields[1:])]
-
-
-def race(points: Sequence[Point], runs: Sequence[Run]) -> list[Row]:
-    """One row per estimator, the winner first: least time to the decisive bound, then best bound at LR's time."""
-    limit = statistics.fmean(curve[-1].seconds for curve in _by_seed(points, LR))
-    names = [name for name in dict.fromkeys(run.estimator for run in runs) if _by_seed(points, name)]
-    by_name = {run.estimator: run for run in runs}
-    rows = [_row(by_name[name], _by_seed(points, name), limit) for name in names]
-    decisive = decisive_target(rows)
-    return sorted(rows, key=lambda row: _rank(row, decisive))
-
-
-def decisive_target(rows: Sequence[Row]) -> str:
-    """The hardest bound that most estimators reach; the easiest one if there is none.
-
-    With a harder one, the order would reward estimators that are slow but end well.
-    """
-    counts = {str(target): sum(row["minutes_to"][str(target)] is not None for row in rows) for target in TARGETS}
-    return next((t for t in reversed(counts) if counts[t] >= MOST * len(rows)), str(TARGETS[0]))
-
-
-def _by_seed(points: Sequence[Point], estimator: str) -> list[list[Point]]:
-    """The curve of each run of an estimator, in the order of its steps."""
-    mine = sorted((point for point in points if point.estimator == estimator), key=lambda point: point.step)
-    return [[point for point in mine if point.seed == seed] for seed in sorted({point.seed for point in mine})]
-
-
-def _row(run: Run, curves: list[list[Point]], limit: float) -> Row:
-    ends = [curve[-1].seconds for curve in curves]
-    reached = {str(target): [seconds_to(curve, -target) for curve in curves] for target in TARGETS}
-    return {
-        "estimator": run.estimator,
-        "unbiased": run.unbiased,
-        "objective": run.objective,
-        "seeds": [curve[0].seed for curve in curves],
-        "steps": run.steps,
-        "lr_minutes": limit / 60,
-        "nll_after_lr_minutes": -statistics.fmean(value_at(curve, limit) for curve in curves),
-        "minutes": statistics.fmean(ends) / 60,
-        "minutes_to": {target: _mean_minutes(times) for target, times in reached.items()},
-    }
-
-
-def _mean_minutes(times: Sequence[float | None]) -> float | None:
-    """None unless every seed got there."""
-    known = [time for time in times if time is not None]
-    return statistics.fmean(known) / 60 if len(known) == len(times) else None
-
-
-def value_at(curve: Sequence[Point], seconds: float) -> float:
+def value_at(curve: Sequence[Bound], seconds: float) -> float:
     """The bound at that time, linear between measurements; the first before them, the last after them."""
     for before, after in pairwise(curve):
         if before.seconds <= seconds < after.seconds:
@@ -132,7 +143,7 @@ def value_at(curve: Sequence[Point], seconds: float) -> float:
     return curve[0].value if seconds < curve[0].seconds else curve[-1].value
 
 
-def seconds_to(curve: Sequence[Point], bound: float) -> float | None:
+def seconds_to(curve: Sequence[Bound], bound: float) -> float | None:
     """The time at which the bound is first reached, linear between measurements; None if it is not."""
     if curve[0].value >= bound:
         return curve[0].seconds
@@ -143,94 +154,38 @@ def seconds_to(curve: Sequence[Point], bound: float) -> float | None:
     return None
 
 
-def _rank(row: Row, decisive: str) -> tuple[float, float]:
-    minutes = row["minutes_to"][decisive]
-    return math.inf if minutes is None else minutes, row["nll_after_lr_minutes"]
+@in_style
+def draw(racers: Sequence[Racer]) -> Figure:
+    """One panel per estimator, with the lines of all others behind its own."""
+    columns = min(PANELS_PER_ROW, len(racers))
+    rows = -(-len(racers) // columns)
+    figure = Figure(figsize=(7.2, 1.2 * rows + 0.6), layout="constrained")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
+    best = max(bound.value for racer in racers for bound in racer.curves[0])
+    panels[0].set(xscale="log", ylim=(best - SPAN, best + 2))
+    panels[0].yaxis.set_major_locator(MultipleLocator(10))
+    panels[0].xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    panels[0].xaxis.set_minor_locator(NullLocator())
+    panels[0].xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g}"))
+    for panel, racer in zip(panels, racers, strict=False):
+        panel.axvline(racer.lr_seconds / 60, color="0.8", linewidth=0.6, zorder=0)
+        for other in racers:
+            _draw_line(panel, other, is_named=other is racer)
+        panel.set_title(label_of(racer.runs[0].estimator), fontsize=7, pad=2)
+        panel.tick_params(labelsize=6.5, length=2)
+    for panel in panels[len(racers) :]:
+        panel.set_visible(False)
+    figure.supxlabel("minutes of training", fontsize=8)
+    figure.supylabel("validation bound (nats)", fontsize=8)
+    return figure
 
 
-def _curves(points: Sequence[Point], rows: Sequence[Row]) -> list[Curve]:
-    return [
-        Curve(row["estimator"], row["unbiased"], row["objective"], [(p.seconds / 60, p.value) for p in curve])
-        for row in rows
-        for curve in _by_seed(points, row["estimator"])[:1]  # one seed: lines of several would cover each other
-    ]
-
-
-def as_markdown(rows: Sequence[Row], runs: list[Run]) -> str:
-    """The table, what its columns are, and where the clocks ran."""
-    minutes, targets = rows[0]["lr_minutes"], reached(rows)
-    head = ["estimator", "NLL at LR's time", *(f"minutes to {float(t):g}" for t in targets), "minutes in all"]
-    lines = [
-        f"# Which estimator gets there first on SBN({runs[0].net})",
-        "",
-        f"{bound_title(runs).replace('test images', 'validation images')}, against the time spent in training "
-        "steps by each run's own clock.",
-        "",
-        f"- NLL at LR's time: after {minutes:.1f} minutes, which LR needs for its {_lr(rows)['steps']:,} steps. A run "
-        "that ended earlier shows its last bound, marked with *",
-        "- minutes to a bound: interpolated between validations; – means that the run does not reach it",
-        f"- the order: minutes to {float(decisive_target(rows)):g}, the hardest bound that most estimators reach",
-        *_schedules(runs),
-        "",
-        *table(head, [_cells(row, targets) for row in rows]),
-        "",
-        "![bound against minutes](race.png)",
-        "",
-        f"{budget_sentence(runs)} {_where(runs)} {_how_often(rows, runs)}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def reached(rows: Sequence[Row]) -> list[str]:
-    """The bounds that some estimator reaches, easiest first."""
-    return [str(target) for target in TARGETS if any(row["minutes_to"][str(target)] is not None for row in rows)]
-
-
-def _lr(rows: Sequence[Row]) -> Row:
-    return next(row for row in rows if row["estimator"] == LR)
-
-
-def _schedules(runs: Sequence[Run]) -> list[str]:
-    """What a falling rate means for the comparison, if there is one."""
-    if any(run.schedule != CONSTANT_RATE for run in runs):
-        return [
-            "- the learning rate of each run falls over its own steps, so at LR's time a slow estimator is seen in the "
-            "middle of its schedule, and no run goes on after its last step"
-        ]
-    return []
-
-
-def _cells(row: Row, targets: Sequence[str]) -> list[str]:
-    early = row["minutes"] < row["lr_minutes"]
-    times = [_time(row["minutes_to"][target]) for target in targets]
-    return [
-        label_of(row["estimator"], row["unbiased"], row["objective"]),
-        f"{row['nll_after_lr_minutes']:.2f}{'*' if early else ''}",
-        *times,
-        f"{row['minutes']:.1f}",
-    ]
-
-
-def _time(minutes: float | None) -> str:
-    if minutes is None:
-        return "–"
-    return f"{minutes:.2f}" if minutes < 1 else f"{minutes:.1f}"
-
-
-def _how_often(rows: Sequence[Row], runs: Sequence[Run]) -> str:
-    """The seeds and commits of the runs: both can decide a close race."""
-    seeds = max(len(row["seeds"]) for row in rows)
-    commits = dict.fromkeys(entry["commit"] for run in runs for entry in run.provenance if entry.get("commit"))
-    text = "One seed each, so small differences mean little" if seeds == 1 else f"Means over {seeds} seeds"
-    return f"{text}. {'Commit' if len(commits) == 1 else 'Commits'} {', '.join(commits)}." if commits else f"{text}."
-
-
-def _where(runs: list[Run]) -> str:
-    entries = [entry for run in runs for entry in run.provenance]
-    machines = " and ".join(dict.fromkeys(machine(entry) for entry in entries))
-    threads = threads_of(runs)
-    if threads == [1]:
-        return f"Every run had one thread, on {machines}."
-    if not threads:
-        return f"The runs were made on {machines}; their threads were not recorded."
-    return f"The runs had {' and '.join(map(str, threads))} threads, on {machines}; one each would be fairer."
+def _draw_line(panel: Axes, racer: Racer, is_named: bool) -> None:
+    run = racer.runs[0]
+    of_paper = ESTIMATORS.get(run.estimator)
+    colour = of_paper.colour if of_paper else "0.1" if is_named else "0.85"
+    style = "--" if not run.unbiased else "-" if run.objective == "elbo" else ":"
+    order = 3 if is_named else 2 if of_paper else 1
+    minutes = [bound.seconds / 60 for bound in racer.curves[0]]
+    bounds = [bound.value for bound in racer.curves[0]]
+    panel.plot(minutes, bounds, color=colour, linewidth=1.6 if is_named else 0.7, linestyle=style, zorder=order)

@@ -1,165 +1,192 @@
-"""variance.md: the ratio of the gradient variances of LR and CRN, per layer and at the same weights."""
+"""variance.md: the gradient variances of LR and CRN at the same weights, per layer."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from releg.files import write_atomically
-from releg.records.file_names import FIGURE1, VARIANCE_PAGE
-from releg.records.names import label_of
-from releg.report.artefacts import remove
-from releg.report.figure1_data import (
-    Measurement,
-    Number,
-    Point,
-    amount,
-    at_shared_weights,
-    curves_of,
-    from_csv,
-    largest,
-    layers_of,
-    measured_run,
-    measurement,
-    measurement_file,
-    number,
-    read_measured,
-    run_words,
-)
-from releg.report.runs import budget_sentence, commit_words, machine, read_manifest
-from releg.report.tables import power_of_ten, table
-
-PAPERS_RATIOS = (5, 8)  # LR / CRN in the paper's text, as powers of ten
+from releg.records.file_names import FIGURE1_VARIANCES, VARIANCE_PAGE
+from releg.records.names import ESTIMATORS, FIGURE1_ARCHITECTURE, label_of
+from releg.records.runs import Entry, read_runs
+from releg.report.curves import Variance, measured_at_the_end, measurement_file, read_measured, variances_of
+from releg.report.numbers import count, distinct, with_error
+from releg.report.page import Column, made_by, markdown, remove, write_page
+from releg.report.settings import settings
 
 INTRODUCTION = """# Gradient variance, LR against CRN
 
-Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the
-units of a layer; layer 1 is next to x. Both estimators are measured at the weights of {run},
-on the same training images and noise: {amount}.
-LR has the baselines that its run had learned by then. Standard errors are over images; those of ratios assume
-independent numbers. Where rare events make up most of a number, its standard error is too small more often than not.
-Everything is computed in float64. Uniform float32 numbers are multiples of 2⁻²⁴, so with the noise of training a unit
-that should be on in one of 10¹⁵ samples is on in one of 10⁷, and LR's variance is larger by orders of magnitude.
+Variance of the estimated gradient w.r.t. the means of the Bernoulli units of SBN({net}), averaged over the units of a
+layer; layer 1 is next to x. Both estimators are measured at the weights of one run ({run}), on the same training images
+and noise, {samples} samples per image, in float64. LR has the baselines that its run had learned by then. ± is the
+standard error over images; that of a ratio assumes independent errors. The paper's text has ratios from 10⁵ to 10⁸.
 
-- *Total*: the variance of all samples of all images together, within plus between images. We read the caption of the
-  paper's Figure 1 like this, with its 50 million samples.
+- *Total*: the variance of all samples of all images together, within plus between images. This is how we read the
+  caption of the paper's Figure 1, with its 50 million samples.
 - *Within*: the variance of the samples of one image, averaged over images.
 - *Exact*: LR's within-image variance with each unit's own noise integrated out. It still averages over the samples of
   the other units.
 
 Sampled and exact values have the same expectation, but they part once units saturate. A unit with a mean m close to 0
 is on in a fraction m of the samples, and there its LR estimate is 1/m times the signal. So most of the variance comes
-from events that nearly every set of samples misses: the sampled value is usually far too low, and rises as samples are
-added. CRN has no such events: it averages over both states of the unit.
+from events that nearly every set of samples misses: the sampled value is usually far too low, its standard error, too,
+and both rise as samples are added. CRN has no such events: it averages over both states of the unit. The noise of
+training is float32, a multiple of 2⁻²⁴: there, a unit that should be on in one of 10¹⁵ samples is on in one of 10⁷.
 """
+OF_EACH_SEED = "## LR / CRN at the weights of each seed: sampled total, after {step:,} steps, {images:,} images"
+AT_THE_END = "## After {step:,} steps, on {images:,} images"
+MEASURED = "The measurement at the end of a run, in `variance/`:"
 
 
-def write_variance(results: Path) -> list[Path]:
-    """Write variance.md from figure1.csv; delete an old one if there are no measurements."""
-    chosen = curves_of(read_manifest(results))
-    every = from_csv(results / FIGURE1)
-    points = at_shared_weights(every)
-    if not (chosen and points):
-        remove(results / VARIANCE_PAGE)
-        return []
-    at = largest(points)
-    low, high = map(power_of_ten, PAPERS_RATIOS)
-    lines = [INTRODUCTION.format(net=chosen[0].net, run=run_words(points), amount=amount(points))]
-    lines += [f"## After {at.step:,} steps: total", "", *_total(points, at)]
-    lines += ["", f"## After {at.step:,} steps: within an image", "", *_within(points, at)]
-    lines += ["", "## During training: LR / CRN, sampled total", "", *_course(points, "total", "total")]
-    lines += ["", "## During training: LR / CRN, exact within", "", *_course(points, "exact_within", "within")]
-    lines += _of_each_seed(every, points[0].trained_with)
-    paper = f"The paper's text gives ratios between {low} and {high}, and does not state the precision of its noise."
-    lines += ["", f"{budget_sentence(chosen)} {paper}"]
-    path = measurement_file(results, points[0].trained_with)
-    if measured_run(chosen, path) is not None:
-        lines += _how_measured(path, at)
-    return [write_atomically(results / VARIANCE_PAGE, "\n".join(lines) + "\n")]
+class Measurement(NamedTuple):
+    """The variances of one step, on so many images."""
+
+    step: int
+    images: int
 
 
-def _of_each_seed(points: list[Point], owner: str) -> list[str]:
-    """The ratios at the weights of each seed, after the last step at which all were measured; empty if there is one."""
-    mine = [point for point in points if point.trained_with == owner and point.layer is not None]
-    seeds = sorted({point.seed for point in mine})
-    shared = set.intersection(*({measurement(p) for p in mine if p.seed == seed} for seed in seeds))
-    if len(seeds) == 1 or not shared:
-        return []
-    at, layers = max(shared), layers_of(mine)
-    rows = []
-    for seed in seeds:
-        here = [point for point in mine if point.seed == seed]
-        pairs = [[number(here, name, "total", layer, at) for name in ("lr", "crn")] for layer in layers]
-        rows.append([str(seed), *(show(ratio(lr, crn)) for lr, crn in pairs)])
-    title = f"## At the weights of each {label_of(owner)} run: LR / CRN, sampled total"
-    where = f"After {at.step:,} steps, on {at.images:,} images."
-    return ["", title, "", where, "", *table(["seed", *(f"layer {layer}" for layer in layers)], rows, texts=0)]
+class Number(NamedTuple):
+    """A value and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return "–" if math.isnan(self.value) else with_error(*self)
 
 
-def _how_measured(path: Path, at: Measurement) -> list[str]:
-    """At which commit and on which machine the variances at the end of the run were measured."""
-    made = read_measured(path)
-    where = f"at commit {commit_words(made)} on {machine(made)}"
-    return ["", f"The {at.images:,} images after {at.step:,} steps were measured {where}."]
+UNKNOWN = Number(math.nan, math.nan)
+Row = TypeVar("Row")
+Key = tuple[str, str, int]  # estimator, kind, layer
+Table = Mapping[Key, Number]  # of one measurement
+STEPS: list[Column[Measurement]] = [
+    Column("steps", lambda at: count(at.step)),
+    Column("images", lambda at: count(at.images)),
+]
+
+
+def figure1_runs(results: Path) -> list[Entry]:
+    """The finished runs of Figure 1's architecture, all on one data set."""
+    runs = [
+        run for run in read_runs(results) if run.architecture == FIGURE1_ARCHITECTURE and run.estimator in ESTIMATORS
+    ]
+    return [run for run in runs if run.data == runs[0].data]
+
+
+def measured_variances(results: Path) -> list[Variance]:
+    """All gradient variances of these runs."""
+    runs = figure1_runs(results)
+    return [*variances_of(runs, results / FIGURE1_VARIANCES), *measured_at_the_end(runs, results)]
+
+
+def at_shared_weights(points: Sequence[Variance]) -> list[Variance]:
+    """The variances of both estimators at the weights of one run: an LR run, or one of CRN if LR has none.
+
+    Of several seeds, that with most images; if they have the same, the first.
+    """
+    owner = min((point.trained_with for point in points), key=list(ESTIMATORS).index, default="")
+    own = [point for point in points if point.trained_with == owner]
+    seed = min(((-point.num_images, point.seed) for point in own), default=(0, 0))[1]
+    return [point for point in own if point.seed == seed]
+
+
+def tables(points: Sequence[Variance]) -> dict[Measurement, Table]:
+    """The numbers of each measurement, in the order of the steps."""
+    found: dict[Measurement, dict[Key, Number]] = {}
+    for point in sorted(points, key=lambda point: (point.step, point.num_images)):
+        table = found.setdefault(Measurement(point.step, point.num_images), {})
+        table[point.estimator, point.kind, point.layer] = Number(point.value, point.standard_error)
+    return dict(found)
+
+
+def largest(measurements: Mapping[Measurement, Table]) -> Measurement:
+    """The last of those on most images."""
+    return max(measurements, key=lambda measurement: (measurement.images, measurement.step))
 
 
 def ratio(top: Number, bottom: Number) -> Number:
     """The ratio of two numbers with independent errors."""
-    if not bottom[0] or math.isnan(top[0]) or math.isnan(bottom[0]):
-        return math.nan, math.nan
-    value = top[0] / bottom[0]
-    relative = math.hypot(top[1] / top[0] if top[0] else 0.0, bottom[1] / bottom[0])
-    return value, abs(value) * relative
+    if not bottom.value or math.isnan(top.value) or math.isnan(bottom.value):
+        return UNKNOWN
+    value = top.value / bottom.value
+    relative = math.hypot(top.error / top.value if top.value else 0.0, bottom.error / bottom.value)
+    return Number(value, abs(value) * relative)
 
 
-def show(one: Number) -> str:
-    """153 ± 31, or (5.21 ± 0.62) × 10⁴, with two digits of the error."""
-    value, error = one
-    if math.isnan(value):
-        return "–"
-    exponent = math.floor(math.log10(abs(value))) if value else 0
-    power = 0 if -3 <= exponent <= 3 else exponent
-    value, error = value / 10.0**power, error / 10.0**power
-    known = math.isfinite(error) and error > 0
-    digits = max(0, 1 - math.floor(math.log10(error))) if known else max(0, 2 - exponent + power)
-    text = f"{value:,.{digits}f} ± {error:,.{digits}f}" if known else f"{value:,.{digits}f}"
-    return text if power == 0 else f"({text}) × {power_of_ten(power)}"
+def lr_to_crn(table: Table, layer: int, of_lr: str, of_crn: str) -> Number:
+    """LR's kind of variance in a layer divided by CRN's kind."""
+    return ratio(table.get(("lr", of_lr, layer), UNKNOWN), table.get(("crn", of_crn, layer), UNKNOWN))
 
 
-def _total(points: list[Point], at: Measurement) -> list[str]:
-    rows = []
-    for layer in layers_of(points):
-        lr, crn = (number(points, name, "total", layer, at) for name in ("lr", "crn"))
-        rows.append([str(layer), show(lr), show(crn), show(ratio(lr, crn)), against_paper(ratio(lr, crn))])
-    return table(["layer", "LR", "CRN", "LR / CRN", "in the paper's range"], rows)
+def write_variance(results: Path) -> str:
+    """Write variance.md; delete an old one if nothing was measured."""
+    points = measured_variances(results)
+    shared = at_shared_weights(points)
+    if not shared:
+        remove(results / VARIANCE_PAGE)
+        return ""
+    known, owner = tables(shared), shared[0]
+    last = largest(known)
+    run = f"{label_of(owner.trained_with)}, seed {owner.seed}"
+    samples = distinct(count(point.samples_per_image) for point in shared)
+    return write_page(
+        results / VARIANCE_PAGE,
+        INTRODUCTION.format(net=FIGURE1_ARCHITECTURE, run=run, samples=samples),
+        *(AT_THE_END.format(step=last.step, images=last.images), _by_layer(known[last])),
+        *("## During training: LR / CRN, sampled total", _ratios(STEPS, known, "total", "total")),
+        *("## During training: LR / CRN, exact within", _ratios(STEPS, known, "exact_within", "within")),
+        *_of_each_seed([point for point in points if point.trained_with == owner.trained_with]),
+        settings(figure1_runs(results)),
+        *_how_measured(results, owner.trained_with),
+    )
 
 
-def against_paper(one: Number) -> str:
-    """Whether a ratio lies in the range that the paper's text gives, and whether its standard error leaves a doubt."""
-    low, high = (10.0**power for power in PAPERS_RATIOS)
-    value, error = one
-    if math.isnan(value):
-        return "–"
-    verdict = "below" if value < low else "above" if value > high else "yes"
-    is_close = min(abs(value - limit) for limit in (low, high)) < 2 * error
-    return f"{verdict}, but within two standard errors of the limit" if is_close else verdict
+def _how_measured(results: Path, trained_with: str) -> list[str]:
+    """What made the measurement at the end of a run of Figure 1's net, if there is one."""
+    made = read_measured(measurement_file(results, trained_with))
+    return [MEASURED, made_by([made])] if made else []
 
 
-def _within(points: list[Point], at: Measurement) -> list[str]:
-    rows = []
-    for layer in layers_of(points):
-        sampled, exact = (number(points, "lr", kind, layer, at) for kind in ("within", "exact_within"))
-        crn = number(points, "crn", "within", layer, at)
-        numbers = [sampled, exact, crn, ratio(sampled, crn), ratio(exact, crn)]
-        rows.append([str(layer), *map(show, numbers)])
-    return table(["layer", "LR, sampled", "LR, exact", "CRN", "LR / CRN, sampled", "LR / CRN, exact"], rows)
+def _by_layer(table: Table) -> str:
+    def number(head: str, estimator: str, kind: str) -> Column[int]:
+        return Column(head, lambda layer: str(table.get((estimator, kind, layer), UNKNOWN)))
+
+    def quotient(head: str, of_lr: str, of_crn: str) -> Column[int]:
+        return Column(f"LR / CRN, {head}", lambda layer: str(lr_to_crn(table, layer, of_lr, of_crn)))
+
+    columns: list[Column[int]] = [
+        Column("layer", str),
+        number("LR, total", "lr", "total"),
+        number("CRN, total", "crn", "total"),
+        quotient("total", "total", "total"),
+        number("LR, within", "lr", "within"),
+        number("CRN, within", "crn", "within"),
+        quotient("within", "within", "within"),
+        number("LR, exact within", "lr", "exact_within"),
+        quotient("exact within", "exact_within", "within"),
+    ]
+    return markdown(columns, sorted({layer for _, _, layer in table}))
 
 
-def _course(points: list[Point], of_lr: str, of_crn: str) -> list[str]:
-    """Ratios of LR's kind of variance to CRN's kind, step by step."""
-    layers = layers_of(points)
-    rows = []
-    for at in sorted(set(map(measurement, points))):
-        pairs = [[number(points, *kind, layer, at) for kind in (("lr", of_lr), ("crn", of_crn))] for layer in layers]
-        rows.append([f"{at.step:,}", f"{at.images:,}", *(show(ratio(lr, crn)) for lr, crn in pairs)])
-    return table(["steps", "images", *(f"layer {layer}" for layer in layers)], rows, texts=0)
+def _ratios(first: Sequence[Column[Row]], known: Mapping[Row, Table], of_lr: str, of_crn: str) -> str:
+    """LR / CRN of each layer, in a row per table."""
+
+    def column(layer: int) -> Column[Row]:
+        return Column(f"layer {layer}", lambda row: str(lr_to_crn(known[row], layer, of_lr, of_crn)))
+
+    layers = sorted({layer for table in known.values() for _, _, layer in table})
+    return markdown([*first, *map(column, layers)], list(known))
+
+
+def _of_each_seed(points: Sequence[Variance]) -> list[str]:
+    """The ratios at the weights of each seed, after the last step at which all were measured; nothing if it is one."""
+    seeds = sorted({point.seed for point in points})
+    known = {seed: tables([point for point in points if point.seed == seed]) for seed in seeds}
+    shared = set.intersection(*(set(of_seed) for of_seed in known.values()))
+    if len(seeds) == 1 or not shared:
+        return []
+    at = max(shared)
+    column: Column[int] = Column("seed", str)
+    ratios = _ratios([column], {seed: known[seed][at] for seed in seeds}, "total", "total")
+    return [OF_EACH_SEED.format(step=at.step, images=at.images), ratios]

@@ -14,8 +14,8 @@ from lightning_modules.grid.options import parse_options
 from lightning_modules.run.result import write_result
 from releg.architecture import layers_of
 from releg.records.csv_formats import VARIANCE_COLUMNS, csv_text
-from releg.report.figure1_data import measurement_file, read_measured
-from releg.report.runs import digest_of_run
+from releg.records.runs import trained
+from releg.report.curves import measurement_file, read_measured
 from tests.lightning_modules.run_states import RESULT
 
 
@@ -57,7 +57,7 @@ def test_the_run_with_the_lowest_seed_is_measured_once(tmp_path: Path, measured:
     record(tmp_path, run_of(tmp_path, 1), first, run_of(tmp_path, 0, "200-200"))
     measure_variance(tmp_path, jobs=2)
     assert measured == ["runs/32-64-128-256/0/best.ckpt"]
-    digest = digest_of_run(first["config"], first["result"])
+    digest = trained(first["config"], first["result"])
     assert read_measured(measurement_file(tmp_path, "lr")) == {"commit": "beef", "run": digest}
     again = first | {"config": first["config"] | {"model.new_setting": "its default"}}
     record(tmp_path, run_of(tmp_path, 1, minutes=2), run_of(tmp_path, 2), again)  # other seeds were trained

@@ -17,10 +17,7 @@ from lightning_modules.grid.plan import GridRun, RunStatus, plan, plan_extended,
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import PROVENANCE
 from lightning_modules.run.result import write_result
-from releg.records.file_names import EXTENDED_RUNS, RUNS
-from releg.report.extended import write_extended
-from releg.report.figure1_data import measurement_file
-from releg.report.readme import write_readme
+from releg.records.file_names import EXTENDED_RUNS, MEASUREMENTS, RUNS
 from tests.lightning_modules.run_states import RESULT
 
 SMOKE = CONFIGS / "budget" / "smoke.yaml"
@@ -63,7 +60,6 @@ def test_a_command_that_made_none_of_the_runs_is_not_named_as_the_one_that_did(
     lr, crn = [finish(run, tmp_path) for run in plan(SMOKE, 1, tmp_path)[:2]]
     write_manifests(tmp_path, "only looks", [lr], {}, [], 3.0)
     assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == (None, None)
-    assert "| command | several; to train the same cells: " in write_readme(tmp_path).read_text()
     write_manifests(tmp_path, "trains", [lr], {}, [lr.run], 100.0)
     write_manifests(tmp_path, "looks at one more", [lr, crn], {}, [], 3.0)
     assert (read(tmp_path)["command"], read(tmp_path)["seconds"]) == ("trains", None)
@@ -182,10 +178,8 @@ def test_entries_are_in_the_order_of_the_table_whatever_run_ended_first(tmp_path
 
 def test_a_report_in_a_fresh_clone_changes_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *handler: None)
-    kept = (RUNS, "table1.json", "figure1.csv", "paper.json", "variance.md")
-    measured = measurement_file(tmp_path, "lr").with_suffix(".json")
-    measured.parent.mkdir(parents=True)
-    shutil.copy(RESULTS / measured.relative_to(tmp_path), measured)
+    kept = (RUNS, "table1.json", "figure1.csv", "figure1_variances.csv", "paper.json", "variance.md")
+    shutil.copytree(RESULTS / MEASUREMENTS, tmp_path / MEASUREMENTS)
     for name in kept:
         shutil.copy(RESULTS / name, tmp_path)
     assert main(["--budget", "standard", "--report", "--results", str(tmp_path)]) == 0
@@ -204,6 +198,3 @@ def test_the_second_table_keeps_its_own_lr_and_crn(lr_and_crn: tuple[Path, list[
     before = read(results, EXTENDED_RUNS)
     write_manifests(results, "another grid", [], {}, [], 1.0)  # of another length, say
     assert read(results, EXTENDED_RUNS) == before
-    text = write_extended(results)
-    assert all(f"| {name} | 100.00 |" in text for name in ("LR", "CRN", "ARM"))
-    assert "vimco seed 0: not trained yet" in text

@@ -59,7 +59,7 @@ def test_a_net_that_the_paper_lacks_has_a_row_once_it_is_trained(
     assert "| 200 | CRN | 100.00 |  |" in table
     assert "| 200 | LR" not in table
     assert f"{lr}: " not in table
-    assert "SBN(200-200) lr seed 0, " in table  # not trained yet
+    assert "SBN(200-200) lr seed 0: not trained yet" in table
     assert not (tmp_path / "weights").exists()
 
 

@@ -13,9 +13,11 @@ from lightning_modules.grid.plan import GridRun, RunStatus, plan, status_of
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.studies import recipe as trials
 from lightning_modules.studies.recipe import (
+    BUDGET_RECIPE,
     LONG,
     RATES,
     SHORT,
+    Recipe,
     Trial,
     fixed_bits,
     full_trials,
@@ -28,7 +30,6 @@ from lightning_modules.studies.study import StudyError
 from releg.architecture import architecture_name
 from releg.records.file_names import TRIALS
 from releg.records.names import BUDGETS, PUBLISHED_BUDGET, SCHEDULES
-from releg.report.recipe import BUDGET_RECIPE, Recipe
 
 
 def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_path: Path) -> None:

@@ -1,15 +1,14 @@
 """A results folder with made-up numbers, as reproduce.sh leaves it."""
 
-import csv
 import json
-import math
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from releg.architecture import layers_of
-from releg.records.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS
-from releg.records.file_names import RESULT
+from releg.records.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text
+from releg.records.file_names import METRICS, RESULT
 from releg.records.names import ESTIMATORS
 from tests.environment import ROOT
 
@@ -27,16 +26,18 @@ PROVENANCE = {
 }
 
 
-def entry(architecture: str, estimator: str, seed: int, nll: float, steps: int = 10_000) -> dict[str, Any]:
-    known = ESTIMATORS[estimator]
+def entry(
+    architecture: str, estimator: str, seed: int, nll: float, steps: int = 10_000, **config: Any
+) -> dict[str, Any]:
     return {
         "folder": f"runs/nothing-in-this-name/{architecture}{estimator}{seed}",
+        "estimator": estimator,
         "config": {
             "seed_everything": seed,
             "model.layers": layers_of(architecture),
-            "model.estimator.class_path": f"releg.estimators.{known.config}.{known.class_name}",
             "model.test_samples": 10,
             "trainer.max_steps": steps,
+            **config,
         },
         "result": {
             "steps": steps,
@@ -53,50 +54,31 @@ def entry(architecture: str, estimator: str, seed: int, nll: float, steps: int =
 def write_results(folder: Path, runs: list[dict[str, Any]], missing: dict[str, str] | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(ROOT / "results" / "paper.json", folder / "paper.json")
-    manifest = {"command": "bash reproduce.sh", "seconds": 600.0, "runs": runs, "missing": missing or {}}
-    (folder / "runs.json").write_text(json.dumps(manifest))
+    (folder / "runs.json").write_text(json.dumps({"runs": runs, "missing": missing or {}}))
     return folder
 
 
-def write_curves(folder: Path, run: dict[str, Any]) -> None:
-    """metrics.csv and grad_variance.csv of SBN(32-64-128-256): smooth, LR slower and noisier than CRN."""
-    where = folder / run["folder"]
-    where.mkdir(parents=True)
-    (where / RESULT).write_text(json.dumps(run["result"]))
-    estimator = "lr" if "Likelihood" in run["config"]["model.estimator.class_path"] else "crn"
-    seed, steps = run["config"]["seed_everything"], run["config"]["trainer.max_steps"]
-    slow = 1.0 if estimator == "crn" else 0.4
-    with (where / "metrics.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(METRICS_COLUMNS)
-        for step in range(steps // 20, steps + 1, steps // 20):
-            value = -100 - seed - 100 * math.exp(-4 * slow * step / steps)
-            seconds = step * (0.008 if estimator == "lr" else 0.013)
-            writer.writerow([step, f"{seconds:.3f}", "train/elbo", value + 1])
-            writer.writerow([step, f"{seconds:.3f}", "val/elbo", value])
-    with (where / "grad_variance.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, VARIANCE_COLUMNS)
-        table.writeheader()
-        for step in (10, 30, 100, 300, 1000, 3000, steps):
-            table.writerows(_variances(estimator, step, seed))
-
-
-def _variances(trained_with: str, step: int, seed: int) -> list[dict[str, Any]]:
+def write_curves(results: Path, run: dict[str, Any], end: float, ms_per_step: float, points: int = 20) -> None:
+    """Leave a finished run: its bound rises linearly from -160 to `end`."""
+    folder, steps = results / run["folder"], run["config"]["trainer.max_steps"]
+    folder.mkdir(parents=True)
+    (folder / RESULT).write_text(json.dumps(run["result"]))
     rows = []
-    for measured in {"lr": ("lr", "crn"), "crn": ("crn",)}[trained_with]:
+    for step in range(steps // points, steps + 1, steps // points):
+        seconds = f"{step * ms_per_step / 1000:.3f}"
+        rows += [(step, seconds, "train/elbo", -1.0), (step, seconds, "val/elbo", -160 + (end + 160) * step / steps)]
+    (folder / METRICS).write_text(csv_text(METRICS_COLUMNS, rows))
+
+
+def write_variances(path: Path, steps: Iterable[int], images: int = 100, scale: float = 1.0) -> None:
+    """grad_variance.csv of SBN(32-64-128-256) at the weights of an LR run."""
+    rows = []
+    for step in steps:
         for layer in (1, 2, 3, 4):
-            crn = 2.0 / layer * (1 + step / 3000)
-            for kind, value in _kinds(measured, crn, 1000.0 * layer * step).items():
-                numbers = {"value": value + seed * 0.01 * value, "standard_error": 0.1 * value}
-                rows.append(
-                    {"step": step, "estimator": ESTIMATORS[measured].config, "layer": layer, "kind": kind}
-                    | numbers
-                    | {"num_images": 100, "samples_per_image": 1000}
-                )
-    return rows
-
-
-def _kinds(measured: str, crn: float, ratio: float) -> dict[str, float]:
-    if measured == "crn":
-        return {"within": crn, "between": 0.5 * crn, "total": 1.5 * crn}
-    return {"within": crn * ratio, "total": crn * ratio * 1.1, "exact_within": crn * ratio * 3}
+            kinds = {("lr", "within"): 1e3 * step, ("lr", "exact_within"): 3e3 * step, ("lr", "total"): 1.1e3 * step}
+            kinds |= {("crn", "within"): 1.0, ("crn", "total"): 1.5}
+            for (name, kind), value in kinds.items():
+                value *= scale / layer
+                rows.append((step, ESTIMATORS[name].config, layer, kind, value, 0.1 * value, images, 1000))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(csv_text(VARIANCE_COLUMNS, rows))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from releg.files import write_atomically
 
 FONT: Any = {
     "font.size": 8,
@@ -15,18 +19,30 @@ FONT: Any = {
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "legend.fontsize": 7,
+    "legend.frameon": False,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.3,
+    "grid.color": "0.88",
     "pdf.fonttype": 42,  # text stays text
 }
 in_style = mpl.rc_context(FONT)  # decorates what draws a figure
 
 
-def as_bytes(figure: Figure, form: str = "png", dpi: int = 300) -> bytes:
-    """The figure as a file, without dates: the same numbers make the same bytes."""
+def letter_panels(*panels: Axes) -> None:
+    """Call the panels (a), (b), ... and give each a grid."""
+    for letter, panel in zip("abcdef", panels, strict=False):
+        panel.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
+        panel.grid(True, which="major")
+
+
+def write_figure(path: Path, figure: Figure, dpi: int = 300) -> Path:
+    """Write a .png or .pdf without dates: the same numbers make the same bytes."""
     data = io.BytesIO()
+    form = path.suffix[1:]
     metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {"Software": None}
     with mpl.rc_context(FONT):
         figure.savefig(data, format=form, dpi=dpi, metadata=metadata)
-    return data.getvalue()
+    return write_atomically(path, data.getvalue())

@@ -1,0 +1,49 @@
+"""The settings of runs as a table, which stands on every page about trained models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from releg.records.names import SCHEDULES, budget_name, label_of
+from releg.records.runs import Entry
+from releg.report.numbers import count, distinct
+from releg.report.page import Column, made_by, markdown
+
+Group = list[Entry]  # runs of one net with the same settings
+
+
+def _threads(runs: Group) -> str:
+    entries = [entry for run in runs for entry in run.provenance]
+    return distinct(sorted({entry["torch_threads"] for entry in entries if "torch_threads" in entry}))
+
+
+COLUMNS: list[Column[Group]] = [
+    Column("SBN", lambda runs: runs[0].net, is_text=True),
+    Column("estimators", lambda runs: distinct(label_of(run.estimator) for run in runs), is_text=True),
+    Column("budget", lambda runs: budget_name(runs[0].steps), is_text=True),
+    Column("steps", lambda runs: count(runs[0].steps)),
+    Column("optimiser", lambda runs: runs[0].optimizer, is_text=True),
+    Column("peak rate", lambda runs: f"{runs[0].rate:g}"),
+    Column("schedule", lambda runs: schedule_words(runs[0].schedule), is_text=True),
+    Column("warm-up", lambda runs: count(runs[0].warmup)),
+    Column("seeds", lambda runs: distinct(sorted({run.seed for run in runs}))),
+    Column("threads", _threads),
+]
+
+
+def schedule_words(name: str) -> str:
+    """How the rate changes, or the class name of a schedule of the user's own."""
+    return SCHEDULES[name].words if name in SCHEDULES else name
+
+
+def settings(runs: Sequence[Entry]) -> str:
+    """The table, and what made the runs."""
+    groups: dict[tuple[object, ...], Group] = {}
+    for run in runs:
+        key = (run.net, run.steps, run.optimizer, run.rate, run.schedule, run.warmup)
+        groups.setdefault(key, []).append(run)
+    return "\n\n".join(["## Settings", markdown(COLUMNS, list(groups.values())), made_by(_processes(runs))])
+
+
+def _processes(runs: Iterable[Entry]) -> list[dict[str, object]]:
+    return [entry for run in runs for entry in run.provenance]
