@@ -189,9 +189,9 @@ SOUND = {
     "lightning_modules/binarized_mnist.py": "import torchvision",
     "lightning_modules/sbn_module.py": "import pytorch_lightning",
     "lightning_modules/run/life.py": "from lightning_modules.sbn_module import SBNModule",
-    "lightning_modules/bench/table.py": "from lightning_modules.run import life",
+    "lightning_modules/bench/tables.py": "from lightning_modules.run import life",
     "lightning_modules/grid/plan.py": "from lightning_modules.run import life",
-    "lightning_modules/command_line/bench.py": "from lightning_modules.bench.table import Table",
+    "lightning_modules/command_line/bench.py": "from lightning_modules.bench.tables import Table",
     "lightning_modules/cli.py": "from releg.estimators.old import Old\nfrom lightning_modules.run import life",
 }
 
@@ -248,7 +248,7 @@ BREACHES = {
         ("lightning_modules/bench/new.py", "from ..grid import plan", "lightning_modules.grid.plan"),
     ],
     "the grid knows neither bench nor commands": [
-        ("lightning_modules/grid/new.py", "from ..bench import table", "lightning_modules.bench.table"),
+        ("lightning_modules/grid/new.py", "from ..bench import tables", "lightning_modules.bench.tables"),
     ],
     "mistakes are answered before anything heavy is loaded": [
         ("lightning_modules/command_line/startup.py", "import torch", "torch"),
@@ -311,6 +311,8 @@ TESTED_IN = {
     "lightning_modules/training_step": "lightning_modules/bench/test_steps",
     "lightning_modules/bench": "lightning_modules/command_line/test_bench",
     "lightning_modules/studies": "releg/test_page",
+    "lightning_modules/bench/trainer": "lightning_modules/bench/test_rounds",
+    "releg/measure/tensor_memory": "releg/discrete/test_memory",
     "lightning_modules/bench/variance_bias_cost": "lightning_modules/command_line/test_compare",
     "lightning_modules/grid/__main__": "test_reproduce",
     "lightning_modules/grid/launchers": "test_reproduce",

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.extend.backend import clear_backends
-from jax.nn import sigmoid, softplus
+from jax.nn import sigmoid
 from torch import Tensor
 
 LEARNING_RATE, SMOOTHING, EPSILON, WEIGHT_DECAY = 0.001, 0.99, 1e-8, 0.001  # those of releg's RMSprop
@@ -65,6 +65,11 @@ def linear(layer: Mapping[str, Array], below: Array) -> Array:
     return below @ layer["w"].T + layer["b"]
 
 
+def softplus(logits: Array) -> Array:
+    """log(1 + exp(logits)); on a CPU, `jax.nn.softplus` takes nine times as long."""
+    return jnp.maximum(logits, 0) + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+
+
 def log_prob(logits: Array, z: Array) -> Array:
     """log Bernoulli(z; sigmoid(logits)), summed over units."""
     return (z * logits - softplus(logits)).sum(-1)
@@ -89,7 +94,7 @@ def p_terms(params: Params, layer: int, below: Array, samples: Sequence[Array]) 
 def surrogate(p: Sequence[Array], logits: Sequence[Array], logit_grads: Sequence[Array]) -> Array:
     """Its gradient is the estimate, summed over the batch."""
     inner = [(lax.stop_gradient(g) * a).sum() for g, a in zip(logit_grads, logits, strict=True)]
-    return -sum(term.sum() for term in p) - sum(inner)
+    return -(sum(inner) + jnp.stack([term.sum() for term in p]).sum())
 
 
 def lr_loss(params: Params, averages: Array, mean: Array, x: Array, noise: Sequence[Array]) -> tuple[Array, Array]:
@@ -149,25 +154,28 @@ def start(state: Mapping[str, Tensor], seed: int) -> State:
     """Before the first step."""
     params = params_of(state)
     squares = jax.tree.map(jnp.zeros_like, params)
-    return State(params, squares, jnp.zeros(len(params["inference"])), jax.random.key(seed))
+    return State(params, squares, jnp.zeros(len(params["inference"]), params["prior"].dtype), jax.random.key(seed))
+
+
+def update(params: Params, squares: Params, grads: Params) -> tuple[Params, Params]:
+    """RMSprop, with decay on weight matrices."""
+    grads = jax.tree.map(lambda g, p: g + WEIGHT_DECAY * p if p.ndim == 2 else g, grads, params)
+    squares = jax.tree.map(lambda s, g: SMOOTHING * s + (1 - SMOOTHING) * g * g, squares, grads)
+    steps = jax.tree.map(lambda g, s: LEARNING_RATE * g / (jnp.sqrt(s) + EPSILON), grads, squares)
+    return jax.tree.map(jnp.subtract, params, steps), squares
 
 
 def make_step(loss: Loss, mean: Tensor) -> Callable[[State, Array], tuple[State, Array]]:
-    """A step of RMSprop on x (B, data_size), to be jitted or scanned: the new state, and the loss."""
+    """A step on x (B, data_size), to be jitted or scanned: the new state, and the loss."""
     centre = jnp.asarray(mean.numpy())
 
     def step(state: State, x: Array) -> tuple[State, Array]:
         key, *keys = jax.random.split(state.key, 1 + len(state.averages))
-        widths = [net["b"].shape[0] for net in state.params["inference"]]
-        noise = [jax.random.uniform(k, (len(x), width)) for k, width in zip(keys, widths, strict=True)]
+        widths = [len(net["b"]) for net in state.params["inference"]]
+        noise = [jax.random.uniform(k, (len(x), width), x.dtype) for k, width in zip(keys, widths, strict=True)]
         (value, averages), grads = jax.value_and_grad(loss, has_aux=True)(
             state.params, state.averages, centre, x, noise
         )
-        grads = jax.tree.map(lambda g, p: g + WEIGHT_DECAY * p if p.ndim == 2 else g, grads, state.params)
-        squares = jax.tree.map(lambda s, g: SMOOTHING * s + (1 - SMOOTHING) * g * g, state.squares, grads)
-        params = jax.tree.map(
-            lambda p, g, s: p - LEARNING_RATE * g / (jnp.sqrt(s) + EPSILON), state.params, grads, squares
-        )
-        return State(params, squares, averages, key), value
+        return State(*update(state.params, state.squares, grads), averages, key), value
 
     return step

@@ -1,72 +1,129 @@
-"""The estimators that are compared, by the names they have in bench.json, and a training step of each."""
+"""The steps that are timed: ours, eager and compiled, those in JAX, and their floor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from lightning_modules.bench.floor import Floor
+from lightning_modules.bench.rounds import Contestant
 from lightning_modules.shipped_estimators import read_estimator
 from lightning_modules.training_step import TrainingStep, Weights, module_for
 from releg.architecture import architecture_name
-from releg.baselines import InputDependent, RunningAverage
-from releg.compiled import has_numba
-from releg.estimators.base import Estimator
-from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.estimators.likelihood_ratio import LikelihoodRatio
 
-# What each name in bench.json stands for.
-OWN: dict[str, Callable[[], Estimator]] = {
-    "lr": lambda: LikelihoodRatio([InputDependent(), RunningAverage()]),
-    "crn_cpu": lambda: CommonRandomNumbers(engine="cpu"),
-    "crn_triton": lambda: CommonRandomNumbers(engine="triton"),
-    "crn_batched": lambda: CommonRandomNumbers(engine="batched"),
-    "crn_dense": lambda: CommonRandomNumbers(engine="dense"),
-}
-PYRO = "pyro_lr"
-ALL = (*OWN, PYRO)
-ELSEWHERE = {"cpu": ("crn_triton",), "cuda": ("crn_cpu", PYRO)}  # by device: what does not run there
-SCALABLE = ("lr", "crn_cpu", "crn_triton", "crn_batched")  # those whose growth is studied
-MOST_UNITS = {"crn_batched": 800}  # per layer, where a step would take minutes beyond
-
-
-def missing() -> dict[str, str]:
-    """Estimators that cannot be measured here, each with a sentence that says why."""
-    notes = {}
-    if not has_numba():
-        notes["crn_cpu"] = "crn_cpu is left out, since numba is not installed; pip install numba."
-    if find_spec("pyro") is None:
-        notes[PYRO] = "pyro_lr is left out, since Pyro is not installed; pip install -e '.[bench]'."
-    return notes
-
-
-def available(names: tuple[str, ...] = ALL, device: str = "cpu") -> list[str]:
-    """The `names` that can be measured here, on that device."""
-    return [name for name in names if name not in (*missing(), *ELSEWHERE[device])]
+CONFIGS = {"lr": "likelihood_ratio", "crn": "common_random_numbers"}  # by the estimator's name in bench.json
+SCANNED = {"lr": 100, "crn": 5}  # steps that JAX takes at once
+FLOOR, JAX, JAX_SCANNED, EAGER, COMPILED = "floor", "jax", "jax_scanned", "eager", "compiled"
+Name = tuple[str, str]  # estimator, and the way that its step is taken
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The nets, their weights, and the settings that all estimators share."""
+    """The net, its weights and the batches that all steps share."""
 
     layers: tuple[int, ...]  # shallow first
     weights: Weights
-    seed: int
-    device: str = "cpu"
+    batches: Sequence[Tensor]  # (B, data_size) each
+    seed: int = 0
 
     @property
     def architecture(self) -> str:
         """As the paper writes it, deepest first: 32-64-128-256."""
         return architecture_name(self.layers)
 
+    @property
+    def device(self) -> str:
+        """Where the steps are taken."""
+        return self.batches[0].device.type
 
-def make_step(name: str, problem: Problem) -> TrainingStep:
-    """Build that estimator's step on its own nets. The name may also be that of a shipped config or a YAML file."""
-    if name == PYRO:
-        from lightning_modules.bench.pyro_step import PyroStep  # Pyro is an optional extra
 
-        estimator = OWN["lr"]()  # owns the baselines' nets
-        return PyroStep(module_for(problem.layers, estimator, problem.weights, problem.seed), problem.seed)
-    estimator = OWN[name]() if name in OWN else read_estimator(name)
-    module = module_for(problem.layers, estimator, problem.weights, problem.seed, problem.device)
-    return TrainingStep(module, problem.seed)
+class OurSteps:
+    """Steps of a bare loop with an estimator: a shipped one or a YAML file like theirs."""
+
+    def __init__(self, estimator: str, problem: Problem, compiled: bool) -> None:
+        module = module_for(problem.layers, read_estimator(estimator), problem.weights, problem.seed, problem.device)
+        if compiled:
+            module.compile_step()  # type: ignore[operator]
+        self.step = TrainingStep(module, problem.seed)
+        self._batches = problem.batches
+
+    def restore(self) -> None:
+        """Go back to the weights that were given at the beginning."""
+        self.step.restore()
+
+    def take(self, steps: int) -> int:
+        """Train on the first batches."""
+        for number in range(steps):
+            self.step(self._batches[number % len(self._batches)])
+        return steps
+
+
+class JaxSteps:
+    """The same in JAX; a block of steps scanned, or one call for each."""
+
+    def __init__(self, name: str, problem: Problem, scanned: int = 0) -> None:
+        import jax
+
+        from lightning_modules.bench import jax_steps  # JAX is an optional extra
+
+        module = module_for(problem.layers, read_estimator(CONFIGS[name]), problem.weights, problem.seed)
+        step = jax_steps.make_step(jax_steps.LOSSES[name], module.model.mean)
+        self._start = jax_steps.start(module.state_dict(), problem.seed)
+        self._batches = [jax.numpy.asarray(x.numpy()) for x in problem.batches]
+        self._scanned = scanned
+        if scanned:
+            self._batches = [jax.numpy.stack([self._batches[k % len(self._batches)] for k in range(scanned)])]
+        self._steps: Any = jax.jit(lambda state, xs: jax.lax.scan(step, state, xs)) if scanned else jax.jit(step)
+        self._wait = jax.block_until_ready
+
+    def restore(self) -> None:
+        """Go back to the weights that were given at the beginning."""
+        self._state = self._start
+
+    def take(self, steps: int) -> int:
+        """Train on the first batches."""
+        if self._scanned:
+            steps = 1
+        for number in range(steps):
+            self._state, _ = self._steps(self._state, self._batches[number % len(self._batches)])
+            self._wait(self._state)
+        return self._scanned or steps
+
+
+def has_jax() -> bool:
+    """Whether the extra `bench` is installed."""
+    return find_spec("jax") is not None
+
+
+def can_compile(device: str) -> bool:
+    """Whether torch.compile can be used for steps there."""
+    if find_spec("lightning_modules.compiled_step") is None:
+        return False
+    from lightning_modules.compiled_step import has_compiler  # type: ignore[import-untyped]
+
+    return bool(has_compiler(torch.device(device)))
+
+
+def ways_here(device: str) -> list[str]:
+    """How a step can be taken here, the fastest of ours last."""
+    jax = [JAX, JAX_SCANNED] if has_jax() and device == "cpu" else []
+    return [FLOOR, *jax, EAGER, *([COMPILED] if can_compile(device) else [])]
+
+
+def contestants(problem: Problem, names: Sequence[Name]) -> dict[Name, Contestant]:
+    """What these names stand for, ready to be timed."""
+    data_size = problem.batches[0].shape[1]
+    rows = len(problem.batches[0])
+    make: Mapping[str, Callable[[str], Contestant]] = {
+        FLOOR: lambda name: Floor(data_size, problem.layers, rows, name == "lr", problem.device),
+        EAGER: lambda name: OurSteps(CONFIGS[name], problem, compiled=False),
+        COMPILED: lambda name: OurSteps(CONFIGS[name], problem, compiled=True),
+        JAX: lambda name: JaxSteps(name, problem),
+        JAX_SCANNED: lambda name: JaxSteps(name, problem, SCANNED[name]),
+    }
+    return {(name, way): make[way](name) for name, way in names}

@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
-from lightning_modules.bench.fresh_process import FreshProcess
-from lightning_modules.bench.variance_bias_cost import Amounts, Comparer, Row
-from lightning_modules.command_line.console import EndedEarlyError
+from lightning_modules.bench.variance_bias_cost import Amounts, measured_rows
 from lightning_modules.command_line.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.run.load import Trained, load_trained
 from lightning_modules.run.provenance import provenance, without_command
@@ -26,7 +23,7 @@ DESCRIPTION = """Variance, bias and cost of all estimators at the same weights a
 Variance and bias are those of the gradient w.r.t. all weights and biases of the inference net; per layer, of the
 gradient w.r.t. the mean of every unit. Bias is measured against a long average of common random numbers. Cost is that
 of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, compare.csv, compare.json and
-compare.png. Finished measurements are kept: the same command again continues."""
+compare.png."""
 
 
 def build_parser() -> Parser:
@@ -51,32 +48,22 @@ def main(argv: list[str]) -> int:
     check_writable(options.output)
     read_estimators(options.estimators)  # a mistake is reported before anything is measured
     made = without_command(provenance())  # as it starts, not as it ends
-    try:
-        measured = _measure(options)
-    except KeyboardInterrupt:
-        raise EndedEarlyError("interrupted; the same command continues", 130) from None
+    trained, when = _weights(options)
+    amounts = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
+    images = trained.data.training_images(options.num_images)
     document = {
         "command": " ".join(["releg compare", *map(_without_home, argv)]),
         "baseline_steps": options.baseline_steps,
         "provenance": made,
-        **measured,
+        "title": f"{trained.model} {when}",
+        "weights_sha256": digest(trained.model.state_dict(), {}),
+        "own_baselines": trained.estimator is not None,
+        "rows": list(measured_rows(options.estimators, trained.model, trained.estimator, images, amounts)),
     }
     write_json(options.output / COMPARE, document)
     print(write_compare(options.output))
     print(f"written to {options.output}/compare.md, .csv, .json and .png", file=sys.stderr)
     return 0
-
-
-def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    """A row of each estimator, and at which weights they were measured."""
-    rows: list[Row] = []
-    with FreshProcess() as process:
-        comparer, title = _comparer(options, process)
-        for number, name in enumerate(options.estimators, start=1):
-            print(f"{number} of {len(options.estimators)}: {Path(name).stem}", file=sys.stderr, flush=True)
-            rows.append(comparer.row(name))
-    weights = digest(comparer.model.state_dict(), {})
-    return {"title": title, "weights_sha256": weights, "own_baselines": comparer.own is not None, "rows": rows}
 
 
 def _without_home(word: str) -> str:
@@ -87,16 +74,12 @@ def _without_home(word: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
-def _comparer(options: argparse.Namespace, process: FreshProcess) -> tuple[Comparer, str]:
-    if options.ckpt is not None:
-        trained = load_trained(options.ckpt, options.data_dir, options.trust)
-        when = f"after {trained.step:,} steps with {label_of(trained.trained_with)}"
-    else:
-        trained, when = _untrained(options.config, options.data_dir), "at initial weights"
-    settings = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
-    images = trained.data.training_images(options.num_images)
-    store = options.output / "compare"
-    return Comparer(trained.model, trained.estimator, images, settings, store, process), f"{trained.model} {when}"
+def _weights(options: argparse.Namespace) -> tuple[Trained, str]:
+    """The weights to measure at, and when in training these are reached."""
+    if options.ckpt is None:
+        return _untrained(options.config, options.data_dir), "at initial weights"
+    trained = load_trained(options.ckpt, options.data_dir, options.trust)
+    return trained, f"after {trained.step:,} steps with {label_of(trained.trained_with)}"
 
 
 def _untrained(configs: list[str], data_dir: Path | None) -> Trained:

@@ -142,7 +142,7 @@ def test_any_words_after_a_command_that_measures(
         "--num-images",
         "--architectures",
         "--units",
-        "--quick",
+        "--rounds",
         "--output",
     ]
     words = st.sampled_from(options) | st.text(max_size=8) | st.sampled_from(["2", "200-200", "arm", "-1", "0.25"])

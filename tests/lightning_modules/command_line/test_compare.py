@@ -7,7 +7,6 @@ import pytest
 
 from lightning_modules import cli
 from lightning_modules.bench import variance_bias_cost
-from lightning_modules.bench.rounds import Schedule
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.command_line import compare
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
@@ -29,7 +28,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variance_bias_cost, "SCHEDULE", Schedule(rounds=2, steps=1, slow_rounds=1))
+    monkeypatch.setattr(variance_bias_cost, "ROUNDS", 2)
 
 
 def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
@@ -44,7 +43,6 @@ def test_estimators_side_by_side(
     tiny: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = ["--estimators", *chosen] if chosen else []
     assert cli.main(arguments(tiny, tmp_path, *options)) == 0
@@ -63,65 +61,6 @@ def test_estimators_side_by_side(
     assert "straight_through" in biased
     assert printed.count("(biased)") == 2 * len(biased)  # in two tables
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
-
-    # the same command again measures nothing
-    def refuse(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
-        raise ValueError(f"{name} is measured again")
-
-    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", refuse)
-    before = (tmp_path / "compare.md").read_text()
-    assert cli.main(arguments(tiny, tmp_path, *options)) == 0
-    assert _tables(before) == _tables((tmp_path / "compare.md").read_text())
-    # another amount is another measurement
-    assert cli.main(arguments(tiny, tmp_path, "--seed", "1", *options)) == 2
-    assert "is measured again" in capsys.readouterr().err
-
-
-def _tables(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith("|")]
-
-
-@pytest.mark.long
-def test_interrupted_and_continued(
-    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measure, measured = variance_bias_cost.Comparer._measure, []
-
-    def once(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
-        measured.append(name)
-        if len(measured) == 2:
-            raise KeyboardInterrupt
-        return measure(self, name, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", once)
-    command = arguments(tiny, tmp_path, "--estimators", *FEW[:2])
-    assert cli.main(command) == 130
-    assert "the same command continues" in capsys.readouterr().err
-    assert cli.main(command) == 0
-    assert measured == [FEW[0], FEW[1], FEW[1]]
-
-
-def test_other_settings_of_an_estimator_are_another_measurement(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured = []
-
-    def note(self: variance_bias_cost.Comparer, name: str, *rest: object) -> variance_bias_cost.Row:
-        measured.append(name)
-        raise ValueError
-
-    mine = tmp_path / "mine.yaml"
-    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", lambda *_: {"made": True})
-    text = (ESTIMATOR_CONFIGS / "likelihood_ratio.yaml").read_text()
-    mine.write_text(text)
-    command = arguments(tiny, tmp_path, "--estimators", str(mine))
-    cli.main(command)  # keeps the row, though it cannot be shown
-    monkeypatch.setattr(variance_bias_cost.Comparer, "_measure", note)
-    cli.main(command)
-    assert measured == []
-    mine.write_text(text.rstrip() + "\n          init_args: {decay: 0.5}\n")  # of the running average
-    cli.main(command)
-    assert measured == [str(mine)]
 
 
 def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

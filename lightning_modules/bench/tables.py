@@ -1,0 +1,129 @@
+"""The numbers of bench.json: a step against its floor, JAX and LR; its growth with units and depth."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lightning_modules.bench.rounds import milliseconds, play_round, ratio
+from lightning_modules.bench.steps import (
+    COMPILED,
+    CONFIGS,
+    FLOOR,
+    JAX_SCANNED,
+    Name,
+    Problem,
+    contestants,
+    has_jax,
+    ways_here,
+)
+from lightning_modules.bench.trainer import TRAINER, RoundsInTrainer, fit
+from lightning_modules.binary_images import BinaryImages
+from lightning_modules.command_line.console import say
+from lightning_modules.sbn_module import SBNModule
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.weights import load
+
+Row = dict[str, Any]
+BATCHES = 20  # training batches at hand for timing
+DEPTH, UNITS = 2, 200  # of the nets whose units, and whose depth, vary
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all measurements share."""
+
+    data: BinaryImages
+    device: str
+    rounds: int
+    steps: int  # per turn
+    seed: int
+
+    def problem(self, layers: tuple[int, ...], weights: Path | None = None) -> Problem:
+        """The problem at the weights of a file, or at the initial ones."""
+        module = SBNModule(list(layers), CommonRandomNumbers(), self.data.data_size, seed=self.seed)
+        module.start_from(self.data.mean)
+        state = module.model.state_dict() if weights is None else load(weights).state_dict()
+        batches: Iterator[Tensor] = islice(self.data.train_dataloader(), BATCHES)
+        return Problem(layers, state, [x.to(self.device) for x in batches if len(x) == self.data.batch_size], self.seed)
+
+    def rounds_in_trainer(self, name: str, problem: Problem, others: Sequence[Name]) -> list[dict[Name, float]]:
+        """Rounds of the Trainer's steps with that estimator, and of the others."""
+        watch = RoundsInTrainer(name, contestants(problem, others), self.steps, self.rounds, self.seed)
+        fit(name, problem, self.data, COMPILED in ways_here(self.device), watch)
+        return watch.rounds
+
+
+def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, threads: int) -> list[Row]:
+    """A row for each estimator and way: its time, and its ratios to others in the same rounds."""
+    with limited_threads(threads):
+        problem = bench.problem(layers, weights)
+        rows: list[Row] = []
+        for name in CONFIGS:
+            say(f"SBN({problem.architecture}), {name}, threads: {threads}")
+            *ways, own = ways_here(bench.device)
+            to = {"floor": (name, FLOOR), "jax": ("lr", JAX_SCANNED), "lr": ("lr", own), "bare": (name, own)}
+            others = dict.fromkeys([*((name, way) for way in (*ways, own)), *to.values()])
+            known = [other for other in others if other[1] in (*ways, own)]
+            rounds = bench.rounds_in_trainer(name, problem, known)
+            rows += [
+                {
+                    "architecture": problem.architecture,
+                    "weights": "initial" if weights is None else "trained",
+                    "threads": threads,
+                    "estimator": name,
+                    "way": way,
+                    "ms": milliseconds(rounds, (name, way)),
+                    "ratio_to": {what: ratio(rounds, (name, way), key) for what, key in to.items() if key in rounds[0]},
+                }
+                for way in (*ways, own, TRAINER)
+            ]
+    return rows
+
+
+def measure_growth(bench: Bench, units: Sequence[int], depths: Sequence[int], threads: int) -> list[Row]:
+    """A row for each size and estimator, at initial weights."""
+    sizes = [("units", size, DEPTH) for size in units] + [("depth", UNITS, depth) for depth in depths]
+    own, order = ways_here(bench.device)[-1], random.Random(bench.seed)
+    rows: list[Row] = []
+    with limited_threads(threads):
+        for study, size, depth in sizes:
+            say(f"growth with {study}: {size} units, depth {depth}")
+            timed = contestants(bench.problem((size,) * depth), [(name, own) for name in CONFIGS])
+            rounds = [play_round(timed, bench.steps, order, bench.device) for _ in range(bench.rounds)]
+            rows += [
+                {
+                    "study": study,
+                    "units": size,
+                    "depth": depth,
+                    "threads": threads,
+                    "estimator": name,
+                    "ms": milliseconds(rounds, (name, own)),
+                    "ratio_to": {"lr": ratio(rounds, (name, own), ("lr", own))},
+                }
+                for name in CONFIGS
+            ]
+    return rows
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Limit the threads of torch, and with them those of all compiled code, and of JAX."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    if has_jax():
+        from lightning_modules.bench.jax_steps import use_threads
+
+        use_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,89 @@
+"""Steps in turns with those of a Trainer, which cannot take a turn by itself: it is interrupted after each block."""
+
+from __future__ import annotations
+
+import logging
+import random
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from lightning_modules.bench.rounds import Contestant, now, play_round
+from lightning_modules.bench.steps import CONFIGS, Name, Problem
+from lightning_modules.binary_images import BinaryImages
+from lightning_modules.run import life
+from lightning_modules.run.identity import identity_of
+from lightning_modules.run.settings import Settings
+from lightning_modules.run.signals import Signals
+
+TRAINER = "trainer"
+WARM_UP = 30  # steps before the first block
+BLOCK = 100  # steps; the Trainer logs at one of them
+
+
+class RoundsInTrainer(pl.Callback):
+    """After each block of the Trainer's steps, lets the others have a turn; keeps the rounds.
+
+    Each block starts from the same weights, and its first step, which is not timed, warms the caches.
+    """
+
+    def __init__(self, name: str, others: Mapping[Name, Contestant], steps: int, count: int, seed: int = 0) -> None:
+        self.rounds: list[dict[Name, float]] = []
+        self.last = WARM_UP + count * (BLOCK + 1)  # the step after which everything is timed
+        self._name, self._others, self._steps = (name, TRAINER), others, steps
+        self._order = random.Random(seed)
+        self._weights: dict[str, Tensor] = {}
+        self._started = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Remember the weights."""
+        self._weights = {name: value.clone() for name, value in pl_module.model.state_dict().items()}
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
+        """Look at the clock."""
+        place = (trainer.global_step - WARM_UP) % (BLOCK + 1)
+        device = pl_module.device.type
+        if trainer.global_step > WARM_UP and place == 0:
+            seconds = (now(device) - self._started) / BLOCK
+            self.rounds.append({self._name: seconds, **play_round(self._others, self._steps, self._order, device)})
+        if place == 0:
+            pl_module.model.load_state_dict(self._weights)
+        if place == 1:
+            self._started = now(device)
+
+
+def fit(name: str, problem: Problem, data: BinaryImages, compiled: bool, callback: RoundsInTrainer) -> None:
+    """Train as `releg fit` does with that estimator from the problem's weights, validation off, until all is timed."""
+    with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
+        arguments = [
+            *("--config", "base.yaml", "--config", f"estimator/{CONFIGS[name]}.yaml", "--results_dir", folder),
+            *("--model.layers", str(list(problem.layers)), "--seed_everything", str(problem.seed)),
+            *(["--model.compile", "true"] if compiled else []),
+            *("--trainer.max_steps", str(callback.last)),
+            *("--trainer.limit_val_batches", "0", "--trainer.accelerator", problem.device),
+        ]
+        settings = Settings("fit", arguments)
+        built = settings.build()
+        built.module.model.load_state_dict(problem.weights)
+        trainer = life.make_trainer(built.trainer, Path(folder), life.make_loggers(Path(folder)))
+        *_, callbacks = life.training_callbacks(identity_of(settings.config, built.module, data), 60.0, Signals())
+        trainer.callbacks.extend([*callbacks, callback])  # type: ignore[attr-defined]
+        trainer.fit(built.module, datamodule=data)
+    data.trainer = None  # whoever asks next gets the stream from its beginning
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Suppress progress messages during a trial run."""
+    logger = logging.getLogger("releg")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
