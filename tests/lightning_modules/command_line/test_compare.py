@@ -63,7 +63,9 @@ def test_estimators_side_by_side(
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_published_weights_will_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     weights = tmp_path / "lr.safetensors"
     save_model(weights, SigmoidBeliefNet(784, [4, 3]), {"estimator": "lr", "best_step": "1500"})
     command = ["compare", "--ckpt", str(weights), "--estimators", *FEW[:2], *AMOUNTS]
@@ -71,7 +73,7 @@ def test_published_weights_will_do(tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr()
     assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in shown.out
     assert shown.out == (tmp_path / "compare.md").read_text() + "\n"  # the page alone: progress goes to standard error
-    assert "likelihood_ratio: 3 images in" in shown.err
+    assert "likelihood_ratio: 3 images in" in caplog.text
 
 
 def test_initial_weights_are_those_that_training_would_start_from(tmp_path: Path) -> None:
