@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Table 1 and Figure 1 from a fresh clone: sets up, trains, measures, writes results/ and prints the table.
+# Table 1 and Figure 1 from a fresh clone: sets up, trains, measures, writes results/mine/ and prints the table.
 #
 # bash reproduce.sh [--budget smoke|quick|standard|converged|paper] [--seeds N] [--jobs N]
-#                   [--only ARCHITECTURE[,ESTIMATOR]] [--extended] [--missing] [--report]
+#                   [--only ARCHITECTURE[,ESTIMATOR]]
 #                   [--launcher local|ray] [--ray-address ADDRESS] [--gpus-per-run SHARE]
 # bash reproduce.sh --verify        train nothing: evaluate the published weights on the test images
 #

@@ -82,10 +82,13 @@ def without_times(results: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != "minutes"} for row in rows(results)]
 
 
-def curve(results: Path) -> list[str]:
-    """figure1.csv without its column of seconds."""
-    lines = (results / "figure1.csv").read_text().splitlines()
-    return [",".join(cell for column, cell in enumerate(line.split(",")) if column != 3) for line in lines]
+def curve(results: Path, trained_with: str = "") -> list[list[str]]:
+    """The points behind Figure 1, of all runs or of those with one estimator, without the seconds that they took."""
+    bounds, variances = (
+        [line.split(",") for line in (results / name).read_text().splitlines() if line.startswith(trained_with)]
+        for name in ("figure1.csv", "figure1_variances.csv")
+    )
+    return [[*cells[:3], cells[4]] for cells in bounds] + variances
 
 
 def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:

@@ -8,23 +8,24 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from lightning_modules import RESULTS
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.command_line.options import Parser
-from lightning_modules.grid import published_weights
-from lightning_modules.grid.manifest import cell_of
+from lightning_modules.grid import weights
 from lightning_modules.grid.options import at_least
-from lightning_modules.grid.published_weights import Cell
+from lightning_modules.grid.weights import Cell
 from releg import bounds
 from releg.files import readable
-from releg.records.file_names import RUNS, TABLE1, WEIGHTS
+from releg.records.file_names import TABLE1, WEIGHTS
 from releg.records.names import longer_folders
+from releg.records.runs import Entry, read_runs
+from releg.report.numbers import nats
 from releg.report.page import Column, markdown
-from releg.report.table1 import Paper, Row, read_paper
+from releg.report.table1 import Paper, read_paper
 from releg.weights import load
 
 IMAGES_AT_ONCE = 500
@@ -49,22 +50,17 @@ class Evaluation(NamedTuple):
 
 
 class InTable(NamedTuple):
-    """A cell of Table 1: its row, and its runs in the runs.json of the same folder."""
+    """A cell of Table 1: its bound, a mean over seeds, and its runs in the runs.json of the same folder."""
 
-    row: Row
-    runs: list[dict[str, Any]]
-
-    @property
-    def mean(self) -> float:
-        """Its bound, a mean over seeds."""
-        return float(self.row["test_nll_mean"])
+    bound: float
+    runs: list[Entry]
 
     def problem(self, cell: Cell, says: dict[str, str]) -> str:
         """What the table, or the file with its description, says that the runs do not; empty if there is nothing."""
-        mean = -statistics.fmean(run["result"]["test/elbo"] for run in self.runs) if self.runs else math.nan
-        if not abs(self.mean - mean) <= 1e-6:
-            return f"the table says {self.mean:.3f}, expected {mean:.3f}, the mean of its runs"
-        if not any(published_weights.is_of(run, cell, says) for run in self.runs):
+        mean = -statistics.fmean(run.result["test/elbo"] for run in self.runs) if self.runs else math.nan
+        if not abs(self.bound - mean) <= 1e-6:
+            return f"the table says {self.bound:.3f}, expected {mean:.3f}, the mean of its runs"
+        if not any(weights.is_of(run, cell, says) for run in self.runs):
             return "the file is of none of the runs in runs.json, expected one of them; restore both with git"
         return ""
 
@@ -75,12 +71,11 @@ class Verdict(NamedTuple):
     cell: Cell
     problem: str
     mark: str  # the problem in one word
-    steps: int | None = None  # of training
-    seed: str = ""
+    table: float | None  # the table's bound, a mean over seeds
+    says: dict[str, str]  # what the file says of itself
     recorded: float | None = None  # what the file says
     found: float | None = None
     standard_error: float | None = None
-    table: float | None = None  # the table's, a mean over seeds
 
 
 def build_parser() -> Parser:
@@ -112,24 +107,16 @@ def main(argv: list[str]) -> int:
 
 def verify(results: Path, samples: int, data: BinarizedMNIST) -> list[Verdict]:
     """A verdict on every published cell."""
-    cells = list(published_weights.published(results))
+    cells = list(weights.published(results))
     if not cells:
-        raise ValueError(
-            f"there are no weights in {results / WEIGHTS}, expected <architecture>/<lr|crn>"
-            ".safetensors; `bash reproduce.sh --budget standard` trains and keeps them"
-        )
-    x = torch.from_numpy(data.images("test")).float()
+        raise ValueError(f"there are no weights in {results / WEIGHTS}, expected the published ones; restore them")
     table = _tabulated(results)
+    x = torch.from_numpy(data.images("test")).float()
     verdicts = []
-    for cell in cells:
+    for cell in dict.fromkeys([*cells, *table]):
         print(f"evaluating {cell} ...", file=sys.stderr, flush=True)
         verdicts.append(_judge(cell, x, samples, data.checksum, table.get(cell)))
-    absent = "there is no file {}, expected the weights of this cell of the table; restore it with git"
-    return verdicts + [
-        Verdict(cell, absent.format(cell.path), "missing", table=known.mean)
-        for cell, known in table.items()
-        if cell not in cells
-    ]
+    return verdicts
 
 
 def _tabulated(results: Path) -> dict[Cell, InTable]:
@@ -139,30 +126,32 @@ def _tabulated(results: Path) -> dict[Cell, InTable]:
         if folder != results and not any((folder / name).exists() for name in (TABLE1, WEIGHTS)):
             continue
         with readable(folder / TABLE1, "the table that the weights belong to", "restore it with git"):
-            rows = {(row["architecture"], row["estimator"]): row for row in json.loads((folder / TABLE1).read_bytes())}
-        with readable(folder / RUNS, "the runs behind the table", "restore it with git"):
-            runs = json.loads((folder / RUNS).read_bytes())["runs"]
-            for place, row in rows.items():
-                cell = published_weights.cell_at(folder, *place)
-                cells[cell] = InTable(row, [run for run in runs if cell_of(run) == place])
-                _ = [published_weights.describe(cell, run) for run in cells[cell].runs]  # or they lack something
+            rows = [(row["architecture"], row["estimator"], float(row["test_nll_mean"])) for row in _rows(folder)]
+        runs = read_runs(folder)
+        for *place, bound in rows:
+            own = [run for run in runs if run.cell == tuple(place)]
+            cells[weights.cell_at(folder, *place)] = InTable(bound, own)
     return cells
 
 
+def _rows(folder: Path) -> list[dict[str, str]]:
+    return list(json.loads((folder / TABLE1).read_bytes()))
+
+
 def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTable | None) -> Verdict:
+    bound = known.bound if known else None
+    if not cell.path.is_file():
+        absent = f"there is no file {cell.path}, expected the weights of this cell of the table; restore it with git"
+        return Verdict(cell, absent, "missing", bound, {})
     try:
-        says = published_weights.read_description(cell)
+        says = weights.read_description(cell)
         found = evaluate(cell.path, x, samples)
         numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
     except (ValueError, OSError, LookupError, ArithmeticError) as error:
-        return Verdict(cell, str(error), "damaged", table=known.mean if known else None)
-    problem = _problem(cell, says, *numbers, checksum)
-    if known is None:
-        in_no_table = "its cell is not in the table, expected only files of cells that are; delete it, or restore both"
-        return Verdict(cell, problem or in_no_table, "differs", int(says["steps"]), says["seed"], *numbers)
-    problem = problem or known.problem(cell, says)
-    mark = "differs" if problem else "holds"
-    return Verdict(cell, problem, mark, int(says["steps"]), says["seed"], *numbers, known.mean)
+        return Verdict(cell, str(error), "damaged", bound, {})
+    in_no_table = "the table has no such cell; delete the file, or restore table and weights with git"
+    problem = _problem(cell, says, *numbers, checksum) or (known.problem(cell, says) if known else in_no_table)
+    return Verdict(cell, problem, "differs" if problem else "holds", bound, says, *numbers)
 
 
 def _problem(cell: Cell, says: dict[str, str], recorded: float, found: float, scale: float, checksum: str) -> str:
@@ -192,11 +181,11 @@ def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
         Column("SBN", lambda verdict: verdict.cell.architecture, is_text=True),
         Column("estimator", lambda verdict: verdict.cell.estimator.upper(), is_text=True),
         Column("verdict", lambda verdict: verdict.mark, is_text=True),
-        Column("steps", lambda verdict: "" if verdict.steps is None else f"{verdict.steps:,}"),
-        Column("seed", lambda verdict: verdict.seed),
+        Column("steps", lambda verdict: f"{int(verdict.says['steps']):,}" if verdict.says else None),
+        Column("seed", lambda verdict: verdict.says.get("seed")),
         Column("recorded", lambda verdict: _shown(verdict.recorded)),
         Column("found", lambda verdict: _shown(verdict.found)),
-        Column("± of their difference", lambda verdict: _shown(verdict.standard_error, 3)),
+        Column("± of their difference", lambda verdict: f"{verdict.standard_error:.3f}" if verdict.says else None),
         Column("Table 1, mean", lambda verdict: _shown(verdict.table)),
         Column("paper", lambda verdict: _shown(paper.get(verdict.cell.architecture, {}).get(verdict.cell.estimator))),
     ]
@@ -208,5 +197,5 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
-def _shown(number: float | None, digits: int = 2) -> str:
-    return "" if number is None else f"{number:.{digits}f}"
+def _shown(bound: float | None) -> str | None:
+    return None if bound is None else nats(bound)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_modules import RESULTS
@@ -19,19 +17,17 @@ from releg.records.file_names import PAPER
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point: 0, or 1 if a run failed, 2 after a mistake, reported in one sentence, 130 when interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    options = parse_options(arguments)
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _prepare(options.results)
         with locked(options.results) as lock:
             remove_leftovers(options.results)
-            started = time.monotonic()
             print("preparing ...", file=sys.stderr, flush=True)
             with loading("reproduce.sh"):
-                from lightning_modules.grid import reproduce
+                from lightning_modules.grid.grid import Grid, reproduce
 
-            return reproduce.reproduce(options, lock, _as_typed(arguments), started)
+            return reproduce(Grid(options, lock))
     except KeyboardInterrupt:
         return _say("interrupted; the same command continues from the last checkpoints", 130)
     except (OSError, ValueError) as error:
@@ -44,14 +40,6 @@ def _prepare(results: Path) -> None:
     check_writable(results)
     if not (results / PAPER).is_file():
         write_atomically(results / PAPER, (RESULTS / PAPER).read_bytes())
-
-
-def _as_typed(arguments: Sequence[str]) -> str:
-    shown = list(arguments)
-    if "--called-from" in shown:
-        position = shown.index("--called-from")
-        del shown[position : position + 2]
-    return " ".join(["bash reproduce.sh", *shown])
 
 
 def _say(sentence: str, code: int) -> int:

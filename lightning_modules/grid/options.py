@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from lightning_modules import CONFIGS, RESULTS
+from lightning_modules import CONFIGS, OWN_RESULTS
 from releg.records import names
-from releg.records.names import BUDGETS, DEFAULT_BUDGET, EXTENDED_ARCHITECTURE, PUBLISHED_BUDGET
+from releg.records.names import BUDGETS, DEFAULT_BUDGET
 
 # With their overlays
 ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
@@ -22,11 +22,6 @@ OTHER_ARCHITECTURES = {  # that the paper lacks: trained if --only names one
     if path.name not in ARCHITECTURE_OVERLAYS.values()
 }
 ESTIMATOR_OVERLAYS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
-
-# Of --extended: all other shipped estimators, on one architecture, by the names of their files
-EXTENDED = tuple(
-    sorted(path.stem for path in (CONFIGS / "estimator").glob("*.yaml") if path.name not in ESTIMATOR_OVERLAYS.values())
-)
 
 
 class KnownLauncher(NamedTuple):
@@ -43,9 +38,8 @@ LAUNCHERS = {
 }
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
-numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1: those of the budget standard to
-results/, those of another budget to a folder of its name in there. Finished runs are kept, interrupted ones continue:
-after an interruption give the same command again."""
+numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/mine/BUDGET, after each run.
+Finished runs are kept, interrupted ones continue: after an interruption give the same command again."""
 
 VERIFY = "`bash reproduce.sh --verify` trains nothing: it evaluates the published weights on the test images."
 
@@ -58,21 +52,10 @@ class Options:
     seeds: int
     jobs: int | None  # None: as many as the machine can run
     only: tuple[str, str] | None  # architecture, and estimator or ""
-    extended: bool  # the other estimators too
-    report: bool  # train nothing
-    missing: bool  # keep what runs.json records, although it was trained elsewhere
     results: Path
     launcher: str  # of LAUNCHERS
     ray_address: str | None
     gpus_per_run: float  # of a Ray cluster's GPUs
-
-    def wants(self, architecture: str, estimator: str) -> bool:
-        """Whether to train this part of the grid."""
-        if self.report:
-            return False
-        if self.only is None:
-            return architecture in ARCHITECTURE_OVERLAYS
-        return self.only[0] == architecture and self.only[1] in ("", estimator)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,6 +65,19 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_options(arguments: list[str]) -> Options:
     """Read the command line; a mistake ends the process with a sentence and exit code 2."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    _check_launcher(parser, given)
+    called_from = Path(given.called_from).absolute()
+    budget = budget_file(given.budget) if given.budget in BUDGETS else called_from / given.budget
+    if not budget.is_file():
+        parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
+    results = called_from / given.results if given.results else OWN_RESULTS / budget.stem
+    launcher = (given.launcher, given.ray_address, given.gpus_per_run or 0.0)
+    return Options(budget, given.seeds, given.jobs, given.only, results, *launcher)
+
+
+def _parser() -> _Parser:
     parser = _Parser("bash reproduce.sh", description=DESCRIPTION, epilog=VERIFY, allow_abbrev=False)
     add = parser.add_argument
     add(
@@ -98,50 +94,9 @@ def parse_options(arguments: list[str]) -> Options:
     add("--ray-address", metavar="ADDRESS", help="of the cluster's head; default: RAY_ADDRESS, or Ray on this machine")
     add("--gpus-per-run", type=_share, metavar="SHARE", help="of a GPU, for each run on the cluster; default: none")
     add("--only", type=_part_of_the_grid, metavar="ARCHITECTURE[,ESTIMATOR]", help="such as 200-200 or 200-200,crn")
-    add(
-        "--extended",
-        action="store_true",
-        help=f"also train every other estimator that is shipped, on SBN({EXTENDED_ARCHITECTURE}): a second table",
-    )
-    add(
-        "--report",
-        action="store_true",
-        help="train nothing: write tables and figures from what has been trained so far",
-    )
-    add(
-        "--missing",
-        action="store_true",
-        help="train only the runs that runs.json does not record: those that were trained elsewhere are kept",
-    )
     add("--results", help=argparse.SUPPRESS)  # another folder for the results
     add("--called-from", default=".", help=argparse.SUPPRESS)  # what relative paths are relative to
-    given = parser.parse_args(arguments)
-    called_from = Path(given.called_from).absolute()
-    budget = budget_file(given.budget) if given.budget in BUDGETS else called_from / given.budget
-    if not budget.is_file():
-        parser.error(f"there is no budget {given.budget}, expected one of {', '.join(BUDGETS)}, or a YAML file")
-    if given.only is not None and given.only[1] in EXTENDED and not given.extended:
-        parser.error(f"--only names {given.only[1]}, expected {' or '.join(ESTIMATOR_OVERLAYS)}; add --extended")
-    if given.only is not None and given.only[1] in EXTENDED and given.only[0] != EXTENDED_ARCHITECTURE:
-        parser.error(
-            f"--only names {given.only[1]} on {given.only[0]}, expected {EXTENDED_ARCHITECTURE}, the architecture of "
-            "the second table; name that"
-        )
-    if budget.stem in BUDGETS and budget.samefile(budget_file(budget.stem)):
-        budget = budget_file(budget.stem)  # however its path was given
-    elif budget.stem in BUDGETS and not given.results:
-        parser.error(
-            f"--budget is {given.budget}, named like the budget {budget.stem} that is shipped, whose results it would "
-            "replace; expected another name"
-        )
-    own_folder = RESULTS if budget == budget_file(PUBLISHED_BUDGET) else RESULTS / budget.stem
-    results = called_from / given.results if given.results else own_folder
-    _check_launcher(parser, given)
-    share = given.gpus_per_run or 0.0
-    ray = (given.launcher, given.ray_address, share)
-    return Options(
-        budget, given.seeds, given.jobs, given.only, given.extended, given.report, given.missing, results, *ray
-    )
+    return parser
 
 
 def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
@@ -162,9 +117,9 @@ def budget_file(name: str) -> Path:
     return CONFIGS / "budget" / f"{name}.yaml"
 
 
-def is_shipped(budget: Path, *names: str) -> bool:
-    """Whether the budget is one of these, and not a user's own of the same name."""
-    return budget in [budget_file(name) for name in names]
+def is_shipped(budget: Path, name: str) -> bool:
+    """Whether the budget is this one, and not a user's own of the same name."""
+    return budget.samefile(budget_file(name))
 
 
 def at_least(low: int) -> Callable[[str], int]:
@@ -193,9 +148,9 @@ def _part_of_the_grid(text: str) -> tuple[str, str]:
     architecture = architecture.removeprefix("SBN(").removesuffix(")")
     if architecture not in (known := [*ARCHITECTURE_OVERLAYS, *OTHER_ARCHITECTURES]):
         raise argparse.ArgumentTypeError(f"got the architecture {architecture}, expected one of {', '.join(known)}")
-    if comma and estimator not in (*ESTIMATOR_OVERLAYS, *EXTENDED):
+    if comma and estimator not in ESTIMATOR_OVERLAYS:
         raise argparse.ArgumentTypeError(
-            f"got the estimator {estimator}, expected one of {', '.join(ESTIMATOR_OVERLAYS)}, or with --extended one "
-            f"of {', '.join(EXTENDED)}"
+            f"got the estimator {estimator}, expected {' or '.join(ESTIMATOR_OVERLAYS)}; the others are compared by "
+            "python -m lightning_modules.studies.race"
         )
     return architecture, estimator

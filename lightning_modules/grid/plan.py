@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightning_modules import CONFIGS
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, EXTENDED, OTHER_ARCHITECTURES
+from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, OTHER_ARCHITECTURES
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
 from releg.records.file_names import METRICS
-from releg.records.names import EXTENDED_ARCHITECTURE, FIGURE1_ARCHITECTURE
+from releg.records.names import FIGURE1_ARCHITECTURE
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class GridRun:
     estimator: str
     seed: int
     arguments: tuple[str, ...]
-    extended: bool = False  # whether it belongs to the second table
 
     def __str__(self) -> str:
         return f"SBN({self.architecture}) {self.estimator} seed {self.seed}"
@@ -40,7 +38,6 @@ class RunStatus:
     folder: Path
     result: dict[str, Any] | None
     steps_done: int  # about where an interrupted run will continue
-    recorded: dict[str, Any] | None = None  # its entry of runs.json, if it was trained elsewhere and is kept
 
     @property
     def steps(self) -> int:
@@ -48,9 +45,14 @@ class RunStatus:
         return int(self.config["trainer"]["max_steps"])
 
 
-def plan(
-    budget: Path, seeds: int, results: Path, architectures: Iterable[str] = ARCHITECTURE_OVERLAYS
-) -> list[GridRun]:
+def cells(only: tuple[str, str] | None) -> list[tuple[str, str]]:
+    """The cells of the table that a command is about: all of the paper's, or those that --only names."""
+    nets = ARCHITECTURE_OVERLAYS if only is None else only[:1]
+    estimators = [only[1]] if only is not None and only[1] else ESTIMATOR_OVERLAYS
+    return [(architecture, estimator) for architecture in nets for estimator in estimators]
+
+
+def plan(budget: Path, seeds: int, results: Path, only: tuple[str, str] | None = None) -> list[GridRun]:
     """All runs of the grid, seed by seed, so that a first complete table is ready early.
 
     The overlay that measures gradient variances has the budget's file name, in the folder measure/ next to budget/.
@@ -58,27 +60,12 @@ def plan(
     measure = budget.parent.parent / "measure" / budget.name
     runs = []
     for seed in range(seeds):
-        for architecture in architectures:
+        for architecture, estimator in cells(only):
             measured = [measure] if architecture == FIGURE1_ARCHITECTURE and measure.is_file() else []
-            for estimator, file in ESTIMATOR_OVERLAYS.items():
-                arguments = _arguments(architecture, file, [budget, *measured], seed, results)
-                runs.append(GridRun(architecture, estimator, seed, arguments))
+            words = config_words(architecture, ESTIMATOR_OVERLAYS[estimator], budget, *measured)
+            words += ["--seed_everything", str(seed), "--results_dir", str(results)]
+            runs.append(GridRun(architecture, estimator, seed, tuple(words)))
     return runs
-
-
-def plan_extended(budget: Path, seeds: int, results: Path) -> list[GridRun]:
-    """One run per other estimator and seed, for the second table."""
-    where = EXTENDED_ARCHITECTURE
-    return [
-        GridRun(where, name, seed, _arguments(where, f"{name}.yaml", [budget], seed, results), extended=True)
-        for seed in range(seeds)
-        for name in EXTENDED
-    ]
-
-
-def _arguments(architecture: str, estimator: str, more: list[Path], seed: int, results: Path) -> tuple[str, ...]:
-    words = config_words(architecture, estimator, *more)
-    return (*words, "--seed_everything", str(seed), "--results_dir", str(results))
 
 
 def config_words(architecture: str, estimator: str, *more: Path | str) -> list[str]:
@@ -96,7 +83,12 @@ def config_words(architecture: str, estimator: str, *more: Path | str) -> list[s
 
 def status_of(run: GridRun) -> RunStatus:
     """The folder of a run and whether it is finished; ValueError if the folder is damaged."""
-    return find(run, Settings("fit", list(run.arguments)))
+    return find(run, read_settings(run))
+
+
+def read_settings(run: GridRun) -> Settings:
+    """What `releg fit` makes of the arguments; nothing is built."""
+    return Settings("fit", list(run.arguments))
 
 
 def find(run: GridRun, settings: Settings) -> RunStatus:
@@ -107,21 +99,5 @@ def find(run: GridRun, settings: Settings) -> RunStatus:
 
 def _steps_done(folder: Path) -> int:
     """The step of the last validation, which has a checkpoint."""
-    return max((int(row["step"]) for row in _validations(folder)), default=0)
-
-
-def progress_of(folder: Path) -> dict[str, Any]:
-    """What a run that has begun knows of its result: its last validation, and the best so far."""
-    rows = _validations(folder)
-    best = max(rows, key=lambda row: float(row["value"]))
-    return {
-        "steps": _steps_done(folder),
-        "best_step": int(best["step"]),
-        "training_seconds": max(float(row["seconds"]) for row in rows),
-        "val/elbo": float(best["value"]),
-    }
-
-
-def _validations(folder: Path) -> list[dict[str, str]]:
     rows = read_metrics(folder / METRICS) if (folder / METRICS).is_file() else []
-    return [row for row in rows if row["metric"] == "val/elbo"]
+    return max((int(row["step"]) for row in rows if row["metric"] == "val/elbo"), default=0)

@@ -1,89 +1,112 @@
-"""Runs that belong to a study, not to the grid of Table 1: made on this machine if they are missing."""
+"""What every study does: it makes the runs that its file does not record, keeps their numbers and writes its page."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-from lightning_modules import RESULTS
+from lightning_modules import OWN_RESULTS
+from lightning_modules.grid.grid import make
 from lightning_modules.grid.launchers import local as local_launcher
 from lightning_modules.grid.options import at_least
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
-from lightning_modules.grid.reproduce import make_locally
 from lightning_modules.run.folder import save_config
-from releg.files import readable
+from lightning_modules.run.lock import locked
+from releg.files import readable, write_json
 from releg.records.file_names import CONFIG
 
-Entry = dict[str, Any]
-Key = TypeVar("Key")
+Numbers = dict[str, Any]  # of one run, as the study's file keeps them
 
 
-class StudyError(RuntimeError):
-    """Some of the runs could not be made."""
+class Planned(Protocol):
+    """A run that a study plans, a named tuple: its fields tell it from the study's other runs."""
+
+    def run(self, folder: Path) -> GridRun:
+        """The run that it is, in this results folder."""
+
+    def _asdict(self) -> Numbers: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
-def options_of(command: str, description: str | None, arguments: list[str] | None) -> argparse.Namespace:
-    """The options of every study: jobs, results, and whether to keep what was recorded elsewhere."""
-    parser = argparse.ArgumentParser(command, description=description)
-    parser.add_argument(
-        "--jobs", type=at_least(1), default=local_launcher.default_jobs(2), help="runs at a time; default: one per core"
-    )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; default: results")
-    parser.add_argument(
-        "--missing", action="store_true", help="keep the recorded runs, wherever their folders are; make the others"
-    )
+@dataclass(frozen=True)
+class Study:
+    """What one study trains and writes.
+
+    Args:
+        description: for --help.
+        file: of its numbers, in the results folder; the runs are beside it.
+        fields: of what it plans.
+        planned: all of its runs.
+        numbers: what to keep of a finished run, beside its fields.
+        write_page: writes the page from the file.
+    """
+
+    description: str | None
+    file: str
+    fields: tuple[str, ...]
+    planned: Callable[[], Iterable[Planned]]
+    numbers: Callable[[RunStatus], Numbers]
+    write_page: Callable[[Path], object]
+
+    def main(self, arguments: list[str] | None = None) -> int:
+        """Make the runs that are not recorded, and the page. Returns 0; SystemExit, with a sentence, if one failed."""
+        options = options_of(self.description, arguments)
+        path = options.results / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.parent) as lock:
+            known = self.recorded(path)
+            new = [planned for planned in self.planned() if tuple(planned) not in known]
+            statuses = make_missing([planned.run(path.parent) for planned in new], options.jobs, lock)
+            made = [planned._asdict() | self.numbers(status) for planned, status in zip(new, statuses, strict=True)]
+            write_json(path, [*known.values(), *made])
+            self.write_page(options.results)
+        return 0
+
+    def recorded(self, path: Path) -> dict[tuple[Any, ...], Numbers]:
+        """The numbers that the study's file has, by what was planned; nothing if there is no file."""
+        if not path.is_file():
+            return {}
+        with readable(path, "what this command writes", "restore it, or delete it to make all runs again"):
+            return {tuple(entry[name] for name in self.fields): entry for entry in json.loads(path.read_bytes())}
+
+
+def options_of(description: str | None, arguments: list[str] | None, results: Path = OWN_RESULTS) -> argparse.Namespace:
+    """The options of every study: how many runs at a time, and the results folder."""
+    parser = argparse.ArgumentParser(description=description)
+    jobs = local_launcher.default_jobs(2)
+    parser.add_argument("--jobs", type=at_least(1), default=jobs, help="runs at a time; default: one per core")
+    where = f"folder to write to; runs that are recorded there are not made again; default: {results}"
+    parser.add_argument("--results", type=Path, default=results, help=where)
     return parser.parse_args(arguments)
 
 
-def recorded(path: Path, key: Callable[[Entry], Key]) -> dict[Key, Entry]:
-    """What the study's file has recorded, by key; nothing if it is not there.
-
-    Args:
-        path: of the file.
-        key: tells which run an entry is of.
-    """
-    if not path.is_file():
-        return {}
-    with readable(path, "what this command writes", "restore it, or delete it to make all runs again"):
-        return {key(entry): entry for entry in json.loads(path.read_bytes())}
-
-
-def make_missing(
-    runs: Sequence[GridRun], what: str, jobs: int, lock: int, start_of_a_process: float
-) -> list[RunStatus]:
-    """The finished runs, after those that were missing have been made; StudyError if one failed.
+def make_missing(runs: Sequence[GridRun], jobs: int, lock: int) -> list[RunStatus]:
+    """The finished runs, after those that were missing have been made; SystemExit if one failed.
 
     Args:
         runs: of the study.
-        what: they are, in the plural.
         jobs: runs at a time.
         lock: of the study's folder, which the processes inherit.
-        start_of_a_process: seconds that it takes, for the estimate of the time.
     """
     statuses = [_placed(run) for run in runs]
     waiting = [status for status in statuses if status.result is None]
-    done = len(statuses) - len(waiting)
     if waiting:
-        title = f"{what} to train: {len(waiting)}; already finished: {done}"
-        problems = make_locally(waiting, done, jobs, lock, title, start_of_a_process)
+        title = f"{len(waiting)} runs to train, {len(statuses) - len(waiting)} already finished"
+        problems = make(local_launcher.launcher(jobs, lock), waiting, title)
         if problems:
-            raise StudyError("\n".join(f"{run} failed: {why}" for run, why in problems.items()))
+            sys.exit("\n".join(f"{run} failed: {why}" for run, why in problems.items()))
     return [status_of(run) for run in runs]
 
 
 def _placed(run: GridRun) -> RunStatus:
-    """Its state; its config is put into its folder, or another run of the same net would be given the same one."""
+    """Save the run's config, which reserves its folder, and return its status."""
     status = status_of(run)
     if not (status.folder / CONFIG).is_file():
         save_config(status.folder, status.config)
     return status
-
-
-def failed(command: str, error: StudyError) -> int:
-    """Say which runs failed; the exit code."""
-    print("\n".join(f"{command}: {line}" for line in str(error).splitlines()), file=sys.stderr)
-    return 1

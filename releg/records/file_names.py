@@ -11,7 +11,7 @@ VARIANCES = "grad_variance.csv"
 # In results/: what commands write
 PAPER = "paper.json"  # the paper's own numbers, written by hand
 RUNS = "runs.json"
-EXTENDED_RUNS = "extended_runs.json"  # those of --extended
+EXTENDED_RUNS = "extended_runs.json"  # those of the race
 TRIALS = "recipe/trials.json"
 PROTOCOL_CURVES = "protocol/curves.json"
 COMPARE = "compare.json"
@@ -25,7 +25,6 @@ MEASUREMENTS = "variance"  # the folder of the gradient variances at the end of 
 TABLE1 = "table1.json"
 FIGURE1, FIGURE1_VARIANCES = "figure1.csv", "figure1_variances.csv"
 FIGURE1_PAGE, FIGURE1_MORE = "figure1.md", "figure1_more.png"
-EXTENDED = "extended.json"
 RACE = "race.csv"
 VARIANCE_PAGE = "variance.md"  # from FIGURE1
 RECIPE_PAGE = "recipe.md"  # from TRIALS

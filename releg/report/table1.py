@@ -153,7 +153,7 @@ def _other_bits(results: Path) -> str:
     if not (results / TEST_BITS).is_file():
         return ""
     with readable(
-        results / TEST_BITS, "what python -m lightning_modules.studies.other_test_bits writes", "run it again"
+        results / TEST_BITS, "what python -m lightning_modules.studies.redrawn_test_bits writes", "run it again"
     ):
         cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
         draws = len(cells[0]["bounds"])

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from lightning_modules.grid.launchers.ray import _check_token, connected
-from tests.faults.test_cluster_page import free_port, node
 from tests.processes import Process, end_all, find_processes
 from tests.reproduce_script import FIGURE1, Script, curve, finish, needs_ray, wait_for, without_times
 from tests.tally import Tally
@@ -123,25 +121,6 @@ def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith("reproduce.sh: cannot join the Ray cluster at 127.0.0.1:9 (")
     assert "Traceback" not in err
-
-
-@pytest.mark.long
-@needs_ray
-def test_a_missing_token_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray looks for a token
-    port = free_port()
-    start = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--disable-usage-stats"]
-    options = ["--port", str(port), "--include-dashboard=false", "--num-cpus", "1"]
-    tokens = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2}
-    with node([*start, *options], {**os.environ, **tokens, "RAY_TMPDIR": "/tmp"}, port):
-        address = f"127.0.0.1:{port}"
-        with pytest.raises(PermissionError, match="asks for its token and there is none here"), connected(address):
-            pass
-        monkeypatch.setenv("RAY_AUTH_TOKEN", "another")
-        with pytest.raises(PermissionError, match="asks for its token and another token is set here"):
-            _check_token(address)
-        monkeypatch.setenv("RAY_AUTH_TOKEN", tokens["RAY_AUTH_TOKEN"])
-        _check_token(address)
 
 
 def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_path: Path) -> None:

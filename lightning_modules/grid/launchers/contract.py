@@ -20,14 +20,10 @@ class Job:
 
     status: RunStatus
     started: float = field(default_factory=time.monotonic)
-    first_step: int | None = None  # where it started or continued, once known
 
     def progress(self) -> Progress | None:
         """How far it is; none before training starts."""
-        now = read_progress(self.status.folder / PROGRESS)
-        if now is not None and self.first_step is None:
-            self.first_step = now.step
-        return now
+        return read_progress(self.status.folder / PROGRESS)
 
     @property
     def seconds(self) -> float:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lightning_modules import ROOT
@@ -40,7 +39,6 @@ def connected(address: str | None) -> Iterator[None]:
     terminate = signal.getsignal(signal.SIGTERM)
     try:
         _knock(address or os.environ.get("RAY_ADDRESS") or "")
-        _check_token(address or os.environ.get("RAY_ADDRESS") or "")
         ray.init(
             address=address,
             log_to_driver=False,
@@ -48,8 +46,6 @@ def connected(address: str | None) -> Iterator[None]:
             runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
             **here,
         )
-    except PermissionError:
-        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise ConnectionError(
             f"cannot join the Ray cluster at {address or 'RAY_ADDRESS'} ({' '.join(str(error).split())}), expected a "
@@ -68,35 +64,6 @@ def _knock(address: str) -> None:
     if host and port.isdecimal():
         with socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER):
             pass
-
-
-def _check_token(address: str) -> None:
-    """PermissionError at once if the cluster does not take our token, or wants one: Ray would try for minutes."""
-    import grpc  # type: ignore[import-untyped]  # comes with TensorBoard
-
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        return
-    token = _token()
-    with grpc.insecure_channel(f"{host}:{port}") as channel:
-        try:
-            ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetClusterId")
-            ask(b"", metadata=[("authorization", f"Bearer {token}")] if token else [], timeout=SECONDS_TO_ANSWER)
-        except grpc.RpcError as error:
-            if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-                found = "another token is set here" if token else "there is none here"
-                raise PermissionError(
-                    f"the Ray cluster at {address} asks for its token and {found}, expected that of its head; set "
-                    "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as there"
-                ) from None
-
-
-def _token() -> str:
-    """The token that Ray would send, from the places where it looks for one."""
-    if token := os.environ.get("RAY_AUTH_TOKEN"):
-        return token
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
-    return file.read_text().strip() if file.is_file() else ""
 
 
 def places(threads: int, gpus_per_run: float) -> int:

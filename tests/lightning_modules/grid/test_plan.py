@@ -7,7 +7,7 @@ import yaml
 
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid.options import BUDGETS, budget_file
-from lightning_modules.grid.plan import plan, status_of
+from lightning_modules.grid.plan import cells, plan, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.result import write_result
 from releg.architecture import architecture_name
@@ -23,6 +23,20 @@ def test_the_grid_has_every_cell_of_the_papers_table_for_every_seed(tmp_path: Pa
     runs = plan(budget_file("smoke"), 2, tmp_path)
     assert len({(run.architecture, run.estimator, run.seed) for run in runs}) == len(runs) == 16
     assert [run.seed for run in runs] == [0] * 8 + [1] * 8
+
+
+@pytest.mark.parametrize(
+    ("only", "planned"),
+    [
+        (None, 8),
+        (("200-200", ""), [("200-200", "lr"), ("200-200", "crn")]),
+        (("200", "crn"), [("200", "crn")]),  # a net that the paper lacks is trained only if it is named
+    ],
+)
+def test_a_command_is_about_the_papers_nets_or_the_part_that_it_names(
+    only: tuple[str, str] | None, planned: int | list[tuple[str, str]]
+) -> None:
+    assert planned in (cells(only), len(cells(only)))
 
 
 @pytest.mark.parametrize("name", BUDGETS)

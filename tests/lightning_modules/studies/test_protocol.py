@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from lightning_modules.grid.plan import status_of
-from lightning_modules.studies.protocol import ESTIMATORS, POINT, curve, protocol_run
+from lightning_modules.studies.protocol import POINT, curve, planned
 
 
 def test_every_run_follows_the_protocol_for_a_tenth_of_its_steps(tmp_path: Path) -> None:
-    for estimator in ESTIMATORS:
-        config = status_of(protocol_run(estimator, tmp_path)).config
+    for trained in planned():
+        config = status_of(trained.run(tmp_path)).config
         assert config["trainer"]["max_steps"] == 100_000
         assert config["model"]["layers"] == [200, 200, 200]
         assert config["model"]["optimizer"]["class_path"] == "torch.optim.Adam"
         assert config["model"]["learned_prior"] is False
-        assert config["model"]["estimator"]["class_path"].split(".")[-2] == estimator
+        assert config["model"]["estimator"]["class_path"].split(".")[-2] == trained.estimator
 
 
 def test_a_curve_has_the_mean_of_every_thousand_steps() -> None:

@@ -6,16 +6,14 @@ Those of the published table are in results/, those of a longer budget in its ow
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lightning_modules.grid.manifest import cell_of, is_here
 from lightning_modules.run.checkpoints import BEST, load_run_checkpoint
 from releg.records.file_names import WEIGHTS
 from releg.records.names import LONGEST_BUDGETS, longer_folders
-from releg.records.runs import commits
+from releg.records.runs import Entry, commits
 from releg.weights import load, load_weights, save_model
 
 NEEDED = (
@@ -49,64 +47,59 @@ def published(results: Path) -> Iterator[Cell]:
             yield Cell(path, path.parent.name, path.stem)
 
 
-def publish(results: Path, entries: Iterable[Mapping[str, Any]]) -> list[Cell]:
-    """Keep the best model of each cell, by its validation bound, among finished runs; returns the cells written.
+def publish(results: Path, entries: Iterable[Entry]) -> list[Cell]:
+    """Keep the best model of each cell, by its validation bound; returns the cells whose files were written.
 
     Args:
         results: the folder of the budget, which holds weights/.
-        entries: of the manifest runs.json: folder, estimator, config, result and provenance of each run. Of those
-            whose folders are not here, only one that is published already can be the best.
+        entries: finished runs. Of those whose folders are not here, only one whose model the file has can be the best.
     """
-    best: dict[Cell, Mapping[str, Any]] = {}
-    present: dict[Cell, dict[str, str]] = {}
+    best: dict[Cell, Entry] = {}
     for entry in entries:
-        cell = cell_at(results, *cell_of(entry))
-        if cell not in present:
-            present[cell] = _present_description(cell)
-        if not is_here(results, entry) and not is_of(entry, cell, present[cell]):
-            continue
-        if cell not in best or entry["result"]["val/elbo"] > best[cell]["result"]["val/elbo"]:
+        cell = cell_at(results, *entry.cell)
+        known = best.get(cell)
+        if (entry.is_here or _has(cell, entry)) and (known is None or _bound(entry) > _bound(known)):
             best[cell] = entry
-    written = []
-    for cell, entry in best.items():
-        if is_of(entry, cell, present[cell]):
-            continue
-        checkpoint = results / entry["folder"] / BEST
+    written = {cell: entry for cell, entry in best.items() if not _has(cell, entry)}
+    for cell, entry in written.items():
+        checkpoint = entry.folder / BEST
         load_run_checkpoint(checkpoint)  # ValueError if it does not fit its digest
         cell.path.parent.mkdir(parents=True, exist_ok=True)
         save_model(cell.path, load(checkpoint), describe(cell, entry))
-        written.append(cell)
-    return written
+    return list(written)
 
 
-def _present_description(cell: Cell) -> dict[str, str]:
-    """What the present file says of itself; nothing if there is none, or it is damaged: a run can replace it."""
+def _bound(entry: Entry) -> float:
+    return float(entry.result["val/elbo"])
+
+
+def _has(cell: Cell, entry: Entry) -> bool:
+    """Whether the cell's file has the model of that run; a damaged file has none."""
     try:
-        return read_description(cell) if cell.path.is_file() else {}
-    except ValueError as error:
-        print(f"reproduce.sh: {error}", file=sys.stderr)
-        return {}
+        return cell.path.is_file() and is_of(entry, cell, read_description(cell))
+    except ValueError:
+        return False
 
 
-def is_of(entry: Mapping[str, Any], cell: Cell, says: Mapping[str, str]) -> bool:
+def is_of(entry: Entry, cell: Cell, says: Mapping[str, str]) -> bool:
     """Whether a file of this cell that says this of itself is of that run."""
     return describe(cell, entry).items() <= says.items()
 
 
-def describe(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:
+def describe(cell: Cell, entry: Entry) -> dict[str, str]:
     """What the file says of itself: everything that its number in Table 1 depends on."""
-    result, provenance = entry["result"], entry["provenance"]
+    result, provenance = entry.result, entry.provenance
     return {
         "estimator": cell.estimator,
         "test/elbo": repr(result["test/elbo"]),
-        "test_samples": str(entry["config"]["model.test_samples"]),
+        "test_samples": str(entry.config["model.test_samples"]),
         "val/elbo": repr(result["val/elbo"]),
         "steps": str(result["steps"]),
         "best_step": str(result["best_step"]),
-        "seed": str(entry["config"]["seed_everything"]),
+        "seed": str(entry.seed),
         "commit": commits(provenance),  # of every process that trained it
         "data_sha256": provenance[-1]["data_sha256"] if provenance else "unknown",
-        "settings": json.dumps(entry["config"], sort_keys=True),
+        "settings": json.dumps(entry.config, sort_keys=True),
     }
 
 

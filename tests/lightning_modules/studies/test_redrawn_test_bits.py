@@ -9,14 +9,17 @@ import torch
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.data_parts.archives import read_pixels
 from lightning_modules.data_parts.bits import redraw
-from lightning_modules.grid.published_weights import NEEDED
-from lightning_modules.studies import other_test_bits
+from lightning_modules.grid.weights import NEEDED
+from lightning_modules.studies import redrawn_test_bits
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 from releg.weights import save_model
 
 
-def test_every_model_is_evaluated_on_bits_that_differ_from_ours_and_from_each_other(tmp_path: Path) -> None:
+def test_every_model_is_evaluated_on_bits_that_differ_from_ours_and_from_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrawn_test_bits, "DRAWS", 3)
     data = BinarizedMNIST()
     model = SigmoidBeliefNet(data.data_size, [2], data.mean)
     for parameter in model.parameters():
@@ -27,7 +30,7 @@ def test_every_model_is_evaluated_on_bits_that_differ_from_ours_and_from_each_ot
     path.parent.mkdir(parents=True)
     says = dict.fromkeys(NEEDED, "0") | {"estimator": "crn", "test/elbo": "-200.0"}
     save_model(path, model, {name: says[name] for name in says if name != "architecture"})
-    assert other_test_bits.main(["--draws", "3", "--results", str(tmp_path)]) == 0
+    assert redrawn_test_bits.main(["--results", str(tmp_path)]) == 0
     (cell,) = json.loads((tmp_path / "test_bits.json").read_text())["cells"]
     assert (cell["architecture"], cell["estimator"], cell["frozen"]) == ("2", "crn", 200.0)
     pixels = read_pixels(data.dataset, data.data_dir)[-10_000:]
@@ -36,12 +39,3 @@ def test_every_model_is_evaluated_on_bits_that_differ_from_ours_and_from_each_ot
     *others, frozen = -(x @ rates.log() + (1 - x) @ (1 - rates).log()).mean(1)  # exact: z says nothing about x
     assert cell["bounds"] == pytest.approx([bound.item() for bound in others], abs=1e-3)
     assert len({round(bound.item(), 2) for bound in (*others, frozen)}) == 4
-    other_test_bits.main(["--draws", "3", "--results", str(tmp_path)])
-    assert json.loads((tmp_path / "test_bits.json").read_text())["cells"] == [cell]
-
-
-def test_without_weights_there_is_nothing_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        other_test_bits.main(["--results", str(tmp_path)])
-    assert "there are no weights in" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())

@@ -1,0 +1,46 @@
+"""runs.json of a grid: an entry for each run that is finished here, and the reasons why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lightning_modules.grid.plan import GridRun, RunStatus
+from lightning_modules.run.folder import read_config
+from lightning_modules.run.identity import settings_of
+from lightning_modules.run.provenance import read_provenance, without_command
+from releg.records.file_names import RUNS
+from releg.records.names import ARCHITECTURES, ESTIMATORS
+from releg.records.runs import Entry, read_runs, write_runs
+
+
+def entry_of(status: RunStatus) -> Entry:
+    """What is recorded of a finished run; without command lines, which are full of this machine's paths."""
+    assert status.result is not None
+    provenance = [without_command(process) for process in read_provenance(status.folder)]
+    config = settings_of(read_config(status.folder))
+    return Entry(status.folder, config, status.result, provenance, status.run.estimator)
+
+
+def recorded(results: Path) -> list[Entry]:
+    """What runs.json has; nothing if there is none, ValueError if it is not as it was written."""
+    return read_runs(results) if (results / RUNS).is_file() else []
+
+
+def write_record(results: Path, found: Iterable[RunStatus], missing: Mapping[GridRun, str]) -> None:
+    """Write runs.json: these runs, and those of earlier commands whose folders are still here."""
+    earlier = [entry for entry in recorded(results) if entry.is_here]
+    entries = merged(earlier, [entry_of(status) for status in found if status.result is not None])
+    write_runs(results, entries, {str(run): reason for run, reason in missing.items()})
+
+
+def merged(earlier: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
+    """All entries in the order of the table, seed by seed; a new one replaces that of the same cell and seed."""
+    entries = {(*entry.cell, entry.seed): entry for entry in (*earlier, *new)}
+    return sorted(entries.values(), key=_order)
+
+
+def _order(entry: Entry) -> tuple[int, int, str, int]:
+    net, names = entry.net, [*ESTIMATORS]
+    row = ARCHITECTURES.index(net) if net in ARCHITECTURES else len(ARCHITECTURES)
+    return entry.seed, row, net, names.index(entry.estimator) if entry.estimator in names else len(names)
