@@ -34,28 +34,23 @@ def read_variances(path: Path) -> list[dict[str, str]]:
     )
 
 
-def read_csv(
-    path: Path, columns: tuple[str, ...], numbers: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> list[dict[str, str]]:
+def read_csv(path: Path, columns: tuple[str, ...], numbers: tuple[str, ...]) -> list[dict[str, str]]:
     """The rows of a CSV file with these columns, without its header and without damaged rows.
 
     Args:
         path: the file; it has no quotes.
         columns: all columns, in their order.
         numbers: columns of finite numbers; those in WHOLE hold whole ones.
-        optional: columns of numbers that may be empty.
     """
     if not path.is_file():
         return []
     lines = path.read_bytes().decode(errors="replace").splitlines()
     cells = [line.split(",") for line in lines]
     rows = [dict(zip(columns, each, strict=True)) for each in cells if len(each) == len(columns)]
-    return [row for row in rows if all(_is_number(name, row[name], name in optional) for name in numbers)]
+    return [row for row in rows if all(_is_number(name, row[name]) for name in numbers)]
 
 
-def _is_number(name: str, text: str, optional: bool) -> bool:
-    if optional and not text:
-        return True
+def _is_number(name: str, text: str) -> bool:
     if name in WHOLE:
         return text.isascii() and text.isdecimal()
     try:

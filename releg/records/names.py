@@ -12,14 +12,13 @@ class PaperEstimator(NamedTuple):
 
     label: str  # in tables and figures
     config: str  # its config file, and its name in grad_variance.csv
-    class_name: str
     colour: str
 
 
 # By their names in files. The colours differ in darkness too, for readers who print in grey.
 ESTIMATORS = {
-    "lr": PaperEstimator("LR", "likelihood_ratio", "LikelihoodRatio", "#d1700f"),
-    "crn": PaperEstimator("CRN", "common_random_numbers", "CommonRandomNumbers", "#0b3c8c"),
+    "lr": PaperEstimator("LR", "likelihood_ratio", "#d1700f"),
+    "crn": PaperEstimator("CRN", "common_random_numbers", "#0b3c8c"),
 }
 # Names from the papers, by config file
 PUBLISHED = {
@@ -86,12 +85,6 @@ PUBLISHED_BUDGET = "standard"  # its table is results/table1.md; other budgets h
 LONGEST_BUDGETS = ("converged", "paper")  # whose bounds the published table shows as those at the end of training
 
 PAPER_DATA = "MNIST"
-
-
-def estimator_name(class_path: str) -> str:
-    """lr, crn, or the class name of another estimator."""
-    class_name = class_path.rsplit(".", 1)[-1]
-    return next((name for name, known in ESTIMATORS.items() if known.class_name == class_name), class_name)
 
 
 def schedule_name(class_path: str) -> str:

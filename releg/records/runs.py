@@ -12,7 +12,7 @@ from typing import Any
 from releg.architecture import architecture_name
 from releg.files import readable, without_infinities, write_json
 from releg.records.file_names import RESULT, RUNS
-from releg.records.names import PAPER_DATA, data_name, estimator_name, schedule_name
+from releg.records.names import PAPER_DATA, data_name, schedule_name
 
 DAMAGED = "restore the file with git, or delete it to train all runs again"
 
@@ -142,7 +142,6 @@ def _entry(results: Path, recorded: dict[str, Any]) -> Entry:
     content = {key: value for key, value in recorded.items() if key != "digest"}
     if recorded.get("digest", "") not in ("", digest(content)):
         raise ValueError(f"the entry of {content.get('folder', 'a run')} does not fit its digest")
-    estimator = content.get("estimator") or estimator_name(content["config"]["model.estimator.class_path"])
-    entry = Entry(**{**content, "folder": results / content["folder"], "estimator": estimator})
+    entry = Entry(**{**content, "folder": results / content["folder"]})
     _ = entry.net, entry.seed, entry.steps, entry.result["test/elbo"]  # every page needs them
     return entry

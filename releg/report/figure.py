@@ -31,11 +31,14 @@ FONT: Any = {
 in_style = mpl.rc_context(FONT)  # decorates what draws a figure
 
 
-def letter_panels(*panels: Axes) -> None:
-    """Call the panels (a), (b), ... and give each a grid."""
+def panels_beside(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with this many panels, called (a), (b), ..."""
+    figure = Figure(figsize=(0.4 + 3.1 * count, 2.7), layout="constrained")
+    panels = list(figure.subplots(1, count, squeeze=False)[0])
     for letter, panel in zip("abcdef", panels, strict=False):
         panel.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         panel.grid(True, which="major")
+    return figure, panels
 
 
 def write_figure(path: Path, figure: Figure, dpi: int = 300) -> Path:

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from releg.records.file_names import FIGURE1, FIGURE1_MORE, FIGURE1_PAGE, FIGURE1_VARIANCES
 from releg.records.names import ESTIMATORS, FIGURE1_ARCHITECTURE, label_of
 from releg.report.curves import Bound, Variance, bounds_of
-from releg.report.figure import in_style, letter_panels, write_figure
+from releg.report.figure import in_style, panels_beside, write_figure
 from releg.report.numbers import count, distinct, short_count
 from releg.report.page import remove, write_page
 from releg.report.settings import settings
@@ -88,12 +88,10 @@ def on_most_images(known: dict[Measurement, Table]) -> Measurement | None:
 @in_style
 def draw(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
     """The paper's two panels; the right one is left out if no variance was measured."""
-    figure = Figure(figsize=(6.4 if known else 3.6, 2.7), layout="constrained")
-    left, *right = panels = figure.subplots(1, 2 if known else 1, squeeze=False)[0]
+    figure, (left, *right) = panels_beside(2 if known else 1)
     _draw_bounds(left, bounds, against_time=False)
     for panel in right:
         _draw_variances(panel, known)
-    letter_panels(*panels)
     figure.legend(handles=_legend(bounds, known), loc="outside lower center", ncols=6)
     return figure
 
@@ -102,25 +100,19 @@ def draw(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
 def draw_more(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
     """The bound against time; and the measurement on most images, if it is another one than those during training."""
     alone = on_most_images(known)
-    figure = Figure(figsize=(6.4 if alone else 3.6, 2.7), layout="constrained")
-    left, *right = panels = figure.subplots(1, 2 if alone else 1, squeeze=False)[0]
+    figure, (left, *right) = panels_beside(2 if alone else 1)
     _draw_bounds(left, bounds, against_time=True)
     for panel in right:
         _draw_by_layer(panel, known[largest(known)])
-    letter_panels(*panels)
     figure.legend(handles=_legend(bounds, {}), loc="outside lower center", ncols=2)
     return figure
 
 
 def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> None:
-    hours = max(bound.seconds for bound in bounds) > 3 * 3600
-    unit = 3600 if hours else 60
     for estimator, known in ESTIMATORS.items():
         own = [bound for bound in bounds if bound.estimator == estimator]
         at = [[bound for bound in own if bound.step == step] for step in sorted({bound.step for bound in own})]
-        along = [
-            statistics.fmean(bound.seconds / unit if against_time else bound.step for bound in each) for each in at
-        ]
+        along = [statistics.fmean(bound.seconds / 60 if against_time else bound.step for bound in each) for each in at]
         values = [[bound.value for bound in each] for each in at]
         look = _marker(estimator, "o", len(along))
         panel.plot(along, [statistics.fmean(each) for each in values], color=known.colour, linewidth=1.2, **look)
@@ -130,7 +122,7 @@ def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> No
     panel.set_xlim(left=0)
     panel.xaxis.set_major_locator(MaxNLocator(5))
     if against_time:
-        panel.set_xlabel(f"training time ({'hours' if hours else 'minutes'})")
+        panel.set_xlabel("training time (minutes)")
     else:
         panel.xaxis.set_major_formatter(FuncFormatter(short_count))
 
@@ -154,8 +146,6 @@ def _draw_variances(panel: Axes, known: dict[Measurement, Table]) -> None:
         look = {"color": ESTIMATORS[estimator].colour, "linewidth": 1.0, **_marker(estimator, marker, 1)}
         panel.plot(*zip(*points, strict=True), linestyle=line, **look)
     panel.set(xscale="log", xlabel="training steps")
-    is_short = max(course) < 100 * max(1, min(course))
-    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     panel.xaxis.set_major_formatter(FuncFormatter(short_count))
     panel.xaxis.set_minor_locator(NullLocator())
     _log_of_variance(panel)
