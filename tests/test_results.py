@@ -230,9 +230,7 @@ def test_the_readme_states_the_cost_that_was_measured() -> None:
     whole = [minutes[net, "crn"] / minutes[net, "lr"] for net, _ in minutes]
     stated = {f"{end(ratios):.2f}" for ratios in (two, one) for end in (min, max)}
     text = paragraph("", "a training step with CRN costs")
-    assert decimals(text) == stated | {
-        f"{end(whole):.1f}" for end in (min, max)
-    }
+    assert decimals(text) == stated | {f"{end(whole):.1f}" for end in (min, max)}
     assert {f"{end([*one, *two]):.1f}" for end in (min, max)} <= decimals(paragraph("", "Low-variance gradients"))
 
 

@@ -63,8 +63,7 @@ def measured_at_the_end(runs: Sequence[Entry], results: Path) -> list[Variance]:
     points = []
     for name in ESTIMATORS:
         path = measurement_file(results, name)
-        measured = read_measured(path).get(MEASURED_RUN)
-        points += [point for run in runs if run.trained == measured for point in _variances(run, path)]
+        points += [point for run in runs if run.trained == measured_run(path) for point in _variances(run, path)]
     return points
 
 
@@ -80,6 +79,11 @@ def read_measured(path: Path) -> dict[str, Any]:
         return {}
     with readable(path, "what releg variance writes", "measure again, or restore it with git"):
         return dict(json.loads(path.read_bytes()))
+
+
+def measured_run(path: Path) -> str:
+    """Which run's weights were measured, as Entry.trained; empty if no file says so."""
+    return str(read_measured(path).get(MEASURED_RUN, ""))
 
 
 def _gathered(
