@@ -154,6 +154,10 @@ class BinaryImages(pl.LightningDataModule, ABC):
         """Serve the test images."""
         return self.eval_loader("test")
 
+    def predict_dataloader(self) -> EvalLoader:
+        """Serve the test images."""
+        return self.eval_loader("test")
+
     def _all(self) -> Images:
         if self._loaded is None:
             rank_zero_only(self.prepare_data)()  # the Trainer does so too, but not everybody who reads has one

@@ -13,7 +13,6 @@ from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.console import say, showing
 from lightning_modules.run.csv_files import read_variances, replace_variances
 from lightning_modules.run.ranks import others_wait
-from lightning_modules.run.step_overhead import RunCallback
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
 from releg.estimators.base import Estimator
@@ -23,18 +22,18 @@ from releg.measure.variance import measure
 from releg.records.file_names import VARIANCES
 
 
-class GradientVariance(RunCallback):
+class GradientVariance(pl.Callback):
     """Measures the variance of the gradient w.r.t. the mean of every Bernoulli unit while training.
 
     At the chosen steps and at the end, from `samples_per_image` samples of each of the first `num_images` training
     images. Per layer, 1 being next to x: within-image, between-image and total variance with standard errors, for
     likelihood ratios the exact within-image variance too (releg/measure/variance.py says how each is defined). They
-    are logged as grad_variance/<kind>/layer<k> and kept in grad_variance.csv of the run. Weights, baselines and random
+    are logged as variance/<kind>/layer<k> and kept in grad_variance.csv of the run. Weights, baselines and random
     numbers of the run stay as they are, and its training time does not count the measurements.
 
     Args:
         estimators: further estimators to measure at the run's weights, by name; logged as
-            grad_variance/<name>/<kind>/layer<k>. The run's own is always measured, with its own baselines.
+            variance/<name>/<kind>/layer<k>. The run's own is always measured, with its own baselines.
         num_images: training images, the first of the split.
         samples_per_image: estimates per image.
         steps: steps after which to measure; 0 is before the first one.
@@ -159,7 +158,7 @@ def _check_settings(
 def metrics_of(results: Mapping[str, GradientVariances], own: str) -> dict[str, float]:
     """What is logged; the names of the run's own estimator leave out its name."""
     return {
-        f"grad_variance/{'' if name == own else name + '/'}{kind}/layer{layer}": number.value
+        f"variance/{'' if name == own else name + '/'}{kind}/layer{layer}": number.value
         for name, result in results.items()
         for layer, numbers in enumerate(result.layers, start=1)
         for kind, number in numbers.items()

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -19,6 +18,7 @@ from torchmetrics import MeanMetric
 from lightning_modules.binary_images import training_mean
 from lightning_modules.command_line.untrusted_configs import only_shipped_classes
 from lightning_modules.run.ranks import mean_over_ranks_
+from lightning_modules.run.step_overhead import LightModule
 from lightning_modules.schedules import DecayToZero
 from releg import bounds, checkpoint_file
 from releg.estimators.base import Estimator, check_finite, repeated
@@ -32,7 +32,7 @@ PRECISIONS = ("32", "32-true", "64", "64-true")
 DARKEST = 0.001  # least probability that a pixel's bias may start with
 
 
-class SBNModule(pl.LightningModule):
+class SBNModule(LightModule):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
 
     All randomness is a function of the seed, the step and the rank, so a run that continues after an interruption draws
@@ -53,10 +53,6 @@ class SBNModule(pl.LightningModule):
         learned_prior: whether the prior's logits are trained; if not, they stay 0, the uniform prior.
         pixel_bias: whether the biases of the pixels start at the logits of the training mean instead of 0.
     """
-
-    # Lightning calls the hooks of a step that are functions, used or not; none of these is used
-    on_train_batch_start = on_train_batch_end = on_before_zero_grad = None  # type: ignore[assignment]
-    on_before_backward = on_after_backward = on_before_optimizer_step = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -91,7 +87,6 @@ class SBNModule(pl.LightningModule):
         self.estimator = estimator
         self.estimator.attach(self.model, generator)
         self._twin = Twin()
-        self._last_elbo: Tensor | None = None  # (B,) of the last batch
         self.elbo = MeanMetric()
         self.bound = MeanMetric()
 
@@ -112,12 +107,6 @@ class SBNModule(pl.LightningModule):
             if (maker := settings.get("_instantiator", INSTANTIATOR)) != INSTANTIATOR and not trust:
                 raise ValueError(f"{checkpoint_path} names {maker}, expected {INSTANTIATOR}; use one by releg fit")
             return super().load_from_checkpoint(checkpoint_path, map_location, **kwargs)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_current_fx_name":  # Lightning sets it about 40 times per step, and nn.Module is slow at that
-            self.__dict__[name] = value
-        else:
-            super().__setattr__(name, value)
 
     def setup(self, stage: str) -> None:
         """Centre the inputs on the training mean. A checkpoint, loaded after this, brings its own."""
@@ -172,22 +161,12 @@ class SBNModule(pl.LightningModule):
             loss = loss + answer.auxiliary_loss.sum()
         return loss if self.loss == "sum" else loss / len(x), answer.elbo
 
-    @property
-    def train_elbo(self) -> Tensor | None:
-        """Mean elbo of the last batch, for the progress display."""
-        return None if self._last_elbo is None else self._last_elbo.mean()
-
-    def transfer_batch_to_device(self, batch: Tensor, device: torch.device, dataloader_idx: int) -> Tensor:
-        """The batch there; Lightning's own would first look through it for tensors, as if it could be anything."""
-        return batch if batch.device == device else batch.to(device, non_blocking=True)
-
     def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch, with the noise of this step."""
         step, ranks = self.global_step, self.trainer.world_size
         if batch_idx == 0:
             self.model.check_input(x)  # the rest comes from the same loader
         loss, elbo = self.loss_of(x, self.estimator.draw_noise(self.model, x, self.generator("noise", step)))
-        self._last_elbo = elbo
         if ranks > 1:
             # Each rank has updated its running averages with its own images; their mean over ranks covers all images
             mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
@@ -227,22 +206,22 @@ class SBNModule(pl.LightningModule):
         self.elbo.reset()
         self.bound.reset()
 
+    def predict_step(self, x: Tensor, batch_idx: int) -> Tensor:
+        """Reconstructions of a batch, (B, data_size): p(x | z) for one z inferred from each image."""
+        return self.model.reconstruct(x, generator=self.generator("predict", batch_idx))
+
     def _log_weights(self, x: Tensor, batch_idx: int, samples: int, generator: torch.Generator) -> Tensor:
         """Log weights (B, samples). Only the first batch of a loader is checked: the rest comes from there, too."""
         return bounds.log_weights(self.model, x, samples, generator, checked=batch_idx > 0)
 
     def report(self, metrics: dict[str, Tensor], step: int) -> None:
         """Log under the number of finished steps; Lightning's own count differs by one after an interruption."""
-        self.log_dict({**metrics, "step": float(step)})
+        self.log_dict({**metrics, "step": float(step)}, prog_bar=True)
 
     def generator(self, *position: int | str) -> torch.Generator:
         """Random numbers for one position of the run, different on every rank."""
         seed = seed_for(self.seed, *position, self.global_rank)
         return torch.Generator(self.device).manual_seed(seed)
-
-
-# Lightning asks for this signature at every step; Python would derive it anew each time
-SBNModule.training_step.__signature__ = inspect.signature(SBNModule.training_step)  # type: ignore[attr-defined]
 
 
 def check_precision(precision: str | int | None) -> None:

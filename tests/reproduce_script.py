@@ -25,7 +25,7 @@ model: {test_samples: 2}
 """
 MEASURE = """
 trainer:
-  callbacks:
+  callbacks+:
     - class_path: lightning_modules.gradient_variance.GradientVariance
       init_args:
         estimators: {common_random_numbers: {class_path: releg.estimators.common_random_numbers.CommonRandomNumbers}}

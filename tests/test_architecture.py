@@ -147,12 +147,12 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "data know no run": Rule(DATA, (*rooms("sbn_module", "training_step"), *AROUND_RUNS)),
     "what data sets share knows none of them": Rule(rooms("data_parts", "binary_images"), DATA_SETS),
     "training knows no concrete data set": Rule(rooms("sbn_module", "gradient_variance", "grid"), DATA_SETS),
-    "the module is trained by others": Rule(rooms("sbn_module"), AROUND_RUNS, rooms("run.ranks")),
+    "the module is trained by others": Rule(rooms("sbn_module"), AROUND_RUNS, rooms("run.ranks", "run.step_overhead")),
     "a run knows neither grid nor commands": Rule(rooms("run"), (*rooms("bench", "grid", "studies"), *COMMANDS)),
     "bench knows neither grid nor commands": Rule(rooms("bench"), (*rooms("grid", "studies"), *COMMANDS)),
     "the grid knows neither bench nor commands": Rule(rooms("grid"), (*rooms("bench", "studies"), *COMMANDS)),
     "mistakes are answered before anything heavy is loaded": mistakes_are_answered_before_anything_heavy_is_loaded,
-    "nobody imports the command line": Rule(("lightning_modules",), rooms("cli")),
+    "a run does not know the command line": Rule(rooms("run", "sbn_module", "gradient_variance"), rooms("cli")),
     "there are no cycles": there_are_no_cycles,
 }
 
@@ -250,7 +250,7 @@ BREACHES = {
         "lightning_modules/command_line/startup.py: import torch -> torch",
         "lightning_modules/grid/options.py: from lightning_modules.run import life -> pytorch_lightning",
     ],
-    "nobody imports the command line": [
+    "a run does not know the command line": [
         "lightning_modules/run/new.py: from lightning_modules import cli -> lightning_modules.cli"
     ],
     "there are no cycles": ["releg/bounds.py: from releg import bounds -> releg.bounds"],

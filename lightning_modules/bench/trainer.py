@@ -7,7 +7,6 @@ import random
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,11 +14,7 @@ from torch import Tensor
 
 from lightning_modules.bench.rounds import Contestant, now, play_round
 from lightning_modules.bench.steps import CONFIGS, Name, Problem
-from lightning_modules.binary_images import BinaryImages
-from lightning_modules.run import life
-from lightning_modules.run.identity import identity_of
-from lightning_modules.run.settings import Settings
-from lightning_modules.run.signals import Signals
+from lightning_modules.cli import RelegCLI
 
 TRAINER = "trainer"
 WARM_UP = 30  # steps before the first block
@@ -57,7 +52,7 @@ class RoundsInTrainer(pl.Callback):
             self._started = now(device)
 
 
-def fit(name: str, problem: Problem, data: BinaryImages, compiled: bool, callback: RoundsInTrainer) -> None:
+def fit(name: str, problem: Problem, compiled: bool, callback: RoundsInTrainer) -> None:
     """Train as `releg fit` does with that estimator from the problem's weights, validation off, until all is timed."""
     with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
         arguments = [
@@ -65,16 +60,21 @@ def fit(name: str, problem: Problem, data: BinaryImages, compiled: bool, callbac
             *("--model.layers", str(list(problem.layers)), "--seed_everything", str(problem.seed)),
             *(["--model.compile", "true"] if compiled else []),
             *("--trainer.max_steps", str(callback.last)),
-            *("--trainer.limit_val_batches", "0", "--trainer.accelerator", problem.device),
+            *("--trainer.limit_val_batches", "0", "--trainer.limit_test_batches", "1"),
+            *("--trainer.accelerator", problem.device),
         ]
-        settings = Settings("fit", arguments)
-        built = settings.build()
-        built.module.model.load_state_dict(problem.weights)
-        trainer = life.make_trainer(built.trainer, Path(folder), life.make_loggers(Path(folder)))
-        *_, callbacks = life.training_callbacks(identity_of(settings.config, built.module, data), 60.0, Signals())
-        trainer.callbacks.extend([*callbacks, callback])  # type: ignore[attr-defined]
-        trainer.fit(built.module, datamodule=data)
-    data.trainer = None  # whoever asks next gets the stream from its beginning
+        RelegCLI("fit", arguments, callbacks=[StartFrom(problem.weights), callback])
+
+
+class StartFrom(pl.Callback):
+    """Starts training from the given weights."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self._weights = weights
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Put them in place."""
+        pl_module.model.load_state_dict(self._weights)
 
 
 @contextmanager

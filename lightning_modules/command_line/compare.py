@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 from lightning_modules.bench.variance_bias_cost import Amounts, measured_rows
+from lightning_modules.cli import RelegCLI
 from lightning_modules.command_line.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.run.load import Trained, load_trained
 from lightning_modules.run.provenance import provenance, without_command
-from lightning_modules.run.settings import Settings
+from lightning_modules.run.settings import build
 from lightning_modules.shipped_estimators import shipped_names
 from releg.files import check_writable, write_json
 from releg.records.file_names import COMPARE
@@ -87,6 +88,6 @@ def _untrained(configs: list[str], data_dir: Path | None) -> Trained:
     words = [word for file in configs for word in ("--config", file)]
     if data_dir is not None:
         words += ["--data.data_dir", str(data_dir)]
-    module, data, *_ = Settings("fit", words).build()
+    module, data = build(RelegCLI("fit", words, only_parse=True).settings.config)
     module.start_from(data.mean)
     return Trained(module.model, None, data, 0, "")

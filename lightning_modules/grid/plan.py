@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules import CONFIGS
+from lightning_modules.cli import RelegCLI
 from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, OTHER_ARCHITECTURES
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import find_run_folder
@@ -88,7 +89,7 @@ def status_of(run: GridRun) -> RunStatus:
 
 def read_settings(run: GridRun) -> Settings:
     """What `releg fit` makes of the arguments; nothing is built."""
-    return Settings("fit", list(run.arguments))
+    return RelegCLI("fit", list(run.arguments), only_parse=True).settings
 
 
 def find(run: GridRun, settings: Settings) -> RunStatus:

@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import pytorch_lightning as pl
 from torch import Tensor
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.run.settings import Config, class_defaults, complete, data_settings, default_config
-from lightning_modules.sbn_module import SBNModule
+from lightning_modules.command_line.untrusted_configs import read_yaml
+from lightning_modules.run.settings import BASE, Config, class_defaults, complete, data_settings, default_config, listed
+from lightning_modules.sbn_module import INSTANTIATOR, SBNModule
 
 # Settings that cannot change a result, or only say where things are; the seeds follow seed_everything
 NO_PART_OF_IDENTITY = (
     *("config", "results_dir", "ckpt_path", "weights_only", "verbose", "trainer.default_root_dir", "trainer.logger"),
     *("data.data_dir", "data.init_args.data_dir", "data.seed", "data.init_args.seed", "model.seed", "model.data_size"),
-    *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.enable_checkpointing", "trainer.plugins"),
+    *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.enable_checkpointing"),
+    *("trainer.enable_autolog_hparams", "trainer.num_sanity_val_steps", "trainer.profiler"),
 )
 # Settings that do not change the weights: a checkpoint can be tested with others
 OF_EVALUATION = (
@@ -30,13 +33,28 @@ OF_EVALUATION = (
 )
 MUST_FIT = ("architecture", "estimator", "data")
 RANKS = "number of ranks"
+PARTS = ("logger", "callbacks", "plugins")  # of a Trainer, which base.yaml lists
 
 
 def settings_of(config: Config) -> dict[str, Any]:
     """All settings that can change a run's result, flat: {"model.loss": "sum", ...}."""
     whole = complete(config)
+    whole["trainer"] = whole["trainer"] | {name: added(name, whole["trainer"].get(name)) or None for name in PARTS}
     flat = _flatten({**whole, "data": data_settings(whole["data"])})
     return {key: value for key, value in flat.items() if not _is_under(key, NO_PART_OF_IDENTITY) and value is not None}
+
+
+def added(name: str, parts: Any) -> list[Any]:
+    """The loggers, callbacks or plugins that are not base.yaml's: those watch a run and do not change it."""
+    return [
+        part for part in listed(parts) if not isinstance(part, bool) and part["class_path"] not in _of_every_run()[name]
+    ]
+
+
+@lru_cache
+def _of_every_run() -> dict[str, set[str]]:
+    trainer = read_yaml(BASE)["trainer"]
+    return {name: {part["class_path"] for part in trainer[name]} for name in PARTS}
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -74,6 +92,27 @@ def identity_of(config: Config, module: SBNModule, data: BinaryImages, ranks: in
         "settings": settings,
         "hash": hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16],
     }
+
+
+class Stamp(pl.Callback):
+    """Says in every checkpoint which run it belongs to and, the way LightningCLI does, how to build its module.
+
+    Args:
+        identity: of the run.
+        module_settings: from which SBNModule.load_from_checkpoint builds the module.
+    """
+
+    def __init__(self, identity: Mapping[str, Any], module_settings: Mapping[str, Any]) -> None:
+        self.content = {
+            "identity": dict(identity),
+            "hyper_parameters": {**module_settings, "_instantiator": INSTANTIATOR},
+        }
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add both."""
+        checkpoint.update(self.content)
 
 
 def check_fits(

@@ -1,7 +1,4 @@
-"""SIGTERM and SIGHUP: a training run saves a checkpoint before it ends; schedulers send these when time is up.
-
-SIGCONT: the process was stopped for a while.
-"""
+"""SIGTERM and SIGHUP: a training run saves a checkpoint before it ends; schedulers send these when time is up."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 from lightning_modules.command_line.console import EndedEarlyError
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
@@ -24,11 +21,11 @@ class Signals:
     def __init__(self) -> None:
         self.received: int | None = None
         self.is_training = False
-        self.stops = 0  # how often the process was stopped and continued
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        self._before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGCONT)}
+        self.received, self.is_training = None, False
+        self._before = {number: signal.getsignal(number) for number in NUMBERS}
         self.listen()
         return self
 
@@ -42,19 +39,17 @@ class Signals:
 
         A signal that was ignored when the program started, as nohup lets it ignore SIGHUP, stays ignored.
         """
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                ignored = self._before.get(number) is signal.SIG_IGN
-                signal.signal(number, signal.SIG_IGN if ignored else self._handle)
-            signal.signal(signal.SIGCONT, self._note_stop)
-
-    def _note_stop(self, number: int, frame: FrameType | None) -> None:
-        self.stops += 1
+        if self._before and threading.current_thread() is threading.main_thread():
+            for number, before in self._before.items():
+                signal.signal(number, signal.SIG_IGN if before is signal.SIG_IGN else self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None or not self.is_training:
             raise ended_by(number, "the same command continues from the last checkpoint, if there is one")
         self.received = number
+
+
+SIGNALS = Signals()  # of this process
 
 
 def ended_by(number: int, what_follows: str) -> EndedEarlyError:

@@ -2,10 +2,7 @@
 
 import json
 import os
-import signal
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +10,7 @@ import pytorch_lightning as pl
 
 from lightning_modules import cli
 from lightning_modules.run import provenance
-from lightning_modules.run.callbacks import TrainingClock
 from lightning_modules.run.parent import Progress, read_progress, write_progress
-from lightning_modules.run.signals import Signals
 from releg.files import replacing, write_json
 from tests.lightning_modules.commands_helper import TINY
 
@@ -41,7 +36,7 @@ class Killed(pl.Callback):
 
 def fit(results: Path, *arguments: str) -> list[str]:
     config = results / "killed.yaml"
-    config.write_text(f"trainer: {{callbacks: [{{class_path: {Killed.__module__}.Killed}}]}}")
+    config.write_text(f"trainer: {{callbacks+: [{{class_path: {Killed.__module__}.Killed}}]}}")
     given = ["--config", str(config), "--results_dir", str(results), *arguments]
     return ["fit", *TINY, *STEPS, "--model.estimator", "own_module.Own", *given]
 
@@ -57,24 +52,6 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sys.modules.pop(name, None)
     assert cli.main(fit(tmp_path)) == 130
     return tmp_path / "runs" / "6-12" / "own" / "seed0"
-
-
-@pytest.mark.parametrize(
-    ("step", "saved"),
-    [
-        (25, "step 20 is saved, and the same command continues from there"),
-        (3, "nothing was saved; the same command starts over"),
-    ],
-)
-def test_an_interruption_says_what_is_saved(
-    step: int, saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Killed, "at", step)
-    config = tmp_path / "killed.yaml"
-    config.write_text(f"trainer: {{callbacks: [{{class_path: {Killed.__module__}.Killed}}]}}")
-    given = ["--config", "estimator/likelihood_ratio.yaml", "--config", str(config), "--results_dir", str(tmp_path)]
-    assert cli.main(["fit", *TINY, *STEPS, *given]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == f"releg: interrupted; {saved}"
 
 
 def test_a_changed_estimator_commit_or_version_is_told_in_one_line_and_recorded(
@@ -102,20 +79,6 @@ def test_a_changed_estimator_commit_or_version_is_told_in_one_line_and_recorded(
     sources = [entry["own_sources"] for entry in (first, second)]
     assert {name for name in sources[0] if sources[0][name] != sources[1][name]} == {*changed}
     assert second["commit"] == "c0ffee0000"
-
-
-def test_rows_that_metrics_csv_lacks_are_told_and_nothing_else_is(
-    interrupted: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", logger="releg")
-    metrics = interrupted / "metrics.csv"
-    kept = [line for line in metrics.read_text().splitlines() if not line.startswith(("5,", "10,"))]
-    metrics.write_text("\n".join(kept) + "\n")
-    (interrupted / ".best.ckpt.999999999.part").write_bytes(b"of a process that was killed")
-    assert cli.main(fit(interrupted.parents[3])) == 0
-    assert caplog.text.count(f"{metrics} lacks 3 rows, expected 4 of the steps before 20; they are lost") == 1
-    assert "resuming with" not in caplog.text
-    assert not list(interrupted.glob(".*.part"))
 
 
 def test_rows_are_on_disk_before_the_checkpoint_that_follows_them(
@@ -158,23 +121,3 @@ def test_numbers_that_are_not_finite_enter_no_json(number: float, tmp_path: Path
     assert json.loads((tmp_path / "a.json").read_text()) == {"rows": [{"elbo": None, "step": 1}], "pair": [1.5, None]}
     write_progress(tmp_path / "progress.json", Progress(3, number))
     assert read_progress(tmp_path / "progress.json") == Progress(3, None)
-
-
-def test_time_for_which_the_process_is_stopped_is_not_training_time() -> None:
-    """Another process continues this one after a second, as a shell does."""
-    with Signals() as signals:
-        clock, trainer = TrainingClock(signals), pl.Trainer(logger=False, accelerator="cpu")
-        for stopped in (False, True, False):
-            clock.on_train_batch_start(trainer)
-            if stopped:
-                waker = os.fork()
-                if waker == 0:
-                    time.sleep(1.0)
-                    os.kill(os.getppid(), signal.SIGCONT)
-                    os._exit(0)
-                os.kill(os.getpid(), signal.SIGSTOP)
-                os.waitpid(waker, 0)
-            time.sleep(0.01)
-            clock.on_train_batch_end(trainer)
-    assert threading.current_thread() is threading.main_thread()
-    assert 0.03 <= clock.seconds < 0.5

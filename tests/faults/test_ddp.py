@@ -29,7 +29,7 @@ TWO_RANKS = (
 LOOPBACK = "0100007F"  # 127.0.0.1, on a machine whose bytes are in Intel's order
 MEASURED = """
 trainer:
-  callbacks:
+  callbacks+:
     - class_path: lightning_modules.gradient_variance.GradientVariance
       init_args: {num_images: 3, samples_per_image: 4, steps: [0, 20]}
 """
@@ -172,13 +172,13 @@ def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
 def test_another_number_of_ranks_is_refused_with_one_sentence(
     undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = fit(tmp_path, "--ckpt_path", str(undisturbed / "previous.ckpt"))
+    arguments = fit(tmp_path, "--ckpt_path", str(undisturbed / "best.ckpt"))
     assert cli.main(arguments) == 2
     assert "the checkpoint's number of ranks is 2, expected 1; " in capsys.readouterr().err
     tested = ["test", *arguments[1:], "--data.batch_size", "50"]
     assert cli.main(tested) == 0  # what was trained on two can be tested on one
     assert cli.main(fit(tmp_path)) == 0
-    refused = releg(*fit(tmp_path, *TWO_RANKS, "--ckpt_path", str(folder_of(tmp_path) / "previous.ckpt")))
+    refused = releg(*fit(tmp_path, *TWO_RANKS, "--ckpt_path", str(folder_of(tmp_path) / "best.ckpt")))
     assert refused.returncode == 2
     (complaint,) = (line for line in refused.stderr.splitlines() if line.startswith("releg: "))
     assert "the checkpoint's number of ranks is 1, expected 2; " in complaint

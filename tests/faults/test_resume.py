@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from lightning_modules import cli
 from tests.lightning_modules import commands_helper
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, wait_for_new_checkpoint
@@ -81,19 +80,3 @@ def test_a_kill_during_a_checkpoint_write_loses_nothing(reference: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "continuing" in done.stderr
     assert_identical(final_state(reference), final_state(folder))
-
-
-def test_a_damaged_last_checkpoint_is_reported_and_the_run_still_ends_the_same(
-    reference: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", logger="releg")
-    folder = run_folder(tmp_path)
-    folder.mkdir(parents=True)
-    for name in ("config.yaml", "metrics.csv", "provenance.json", "previous.ckpt"):
-        (folder / name).write_bytes((reference / name).read_bytes())
-    (folder / "last.ckpt").write_bytes((reference / "last.ckpt").read_bytes()[:5000])
-    assert cli.main(fit(tmp_path)) == 0
-    assert "last.ckpt is damaged" in caplog.text
-    assert "continuing" in caplog.text
-    assert_identical(final_state(reference), final_state(folder))
-    assert curve(reference) == curve(folder)

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lightning_modules.cli import RelegCLI
+from lightning_modules.run.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {
     "PYTHONPATH": str(ROOT),
@@ -21,6 +24,11 @@ TINY = [  # a run of seconds: small layers, few steps, the real data
 def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:
     """The words after `releg` that train a tiny net."""
     return ["fit", *TINY, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results), *arguments]
+
+
+def settings(*arguments: str) -> Settings:
+    """What `releg fit` makes of its arguments."""
+    return RelegCLI("fit", list(arguments), only_parse=True).settings
 
 
 def folder_of(results: Path, name: str = "seed0", estimator: str = "likelihood_ratio") -> Path:

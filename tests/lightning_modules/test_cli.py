@@ -108,7 +108,7 @@ def test_the_command_works_from_another_folder_and_explains_itself(tmp_path: Pat
     for words in (
         "units per layer, shallow first",
         "coefficient on all weight matrices",
-        "--data.help BinarizedMNIST explains them",
+        "--data.help NAME explain the settings of a class",
     ):
         assert words in " ".join(explained.stdout.split()), words
 

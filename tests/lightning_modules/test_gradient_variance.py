@@ -18,7 +18,7 @@ from lightning_modules import gradient_variance
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.run.callbacks import TrainingClock
-from lightning_modules.run.csv_files import VARIANCE_COLUMNS, MetricsCSV, MetricsRewinder, read_variances
+from lightning_modules.run.csv_files import VARIANCE_COLUMNS, MetricsCSV, read_variances
 from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -55,7 +55,7 @@ class Scalars(DummyLogger):
         self.rows.append((step, dict(metrics)))
 
     def variances(self) -> dict[int | None, dict[str, float]]:
-        return {step: row for step, row in self.rows if any(name.startswith("grad_variance") for name in row)}
+        return {step: row for step, row in self.rows if any(name.startswith("variance/") for name in row)}
 
 
 def train(
@@ -102,15 +102,15 @@ def test_training_is_bit_identical_with_and_without_the_callback(tmp_path: Path,
 def test_numbers_are_logged_by_kind_and_layer_and_written_in_long_form(tmp_path: Path, data: BinarizedMNIST) -> None:
     _, _, scalars = train(tmp_path, data, small(estimators={"crn": crn()}, steps=[2]))
     kinds = ["within", "between", "total", "exact_within", "optimal_within"]
-    own = {f"grad_variance/{kind}/layer{layer}" for kind in kinds for layer in (1, 2)}
-    other = {f"grad_variance/crn/{kind}/layer{layer}" for kind in kinds[:3] for layer in (1, 2)}
+    own = {f"variance/{kind}/layer{layer}" for kind in kinds for layer in (1, 2)}
+    other = {f"variance/crn/{kind}/layer{layer}" for kind in kinds[:3] for layer in (1, 2)}
     assert {step: set(row) for step, row in scalars.variances().items()} == {2: own | other, 4: own | other}
     with (tmp_path / "grad_variance.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == VARIANCE_COLUMNS
     assert len(rows) == 2 * len(own | other)
     assert {(row["num_images"], row["samples_per_image"]) for row in rows} == {("3", "4")}
-    logged = scalars.variances()[2]["grad_variance/within/layer1"]
+    logged = scalars.variances()[2]["variance/within/layer1"]
     (row,) = (
         r
         for r in rows
@@ -150,10 +150,12 @@ def test_a_run_killed_between_the_two_files_of_a_measurement_has_each_number_onc
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()
-        trainer, _, _ = train(folder, data, small(), MetricsRewinder(), steps=4, logger=MetricsCSV(folder))
+        trainer, _, _ = train(folder, data, small(), steps=4, logger=MetricsCSV(folder))
         trainer.save_checkpoint(folder / "last.ckpt")
     (parts / "grad_variance.csv").unlink()  # metrics.csv has its numbers, grad_variance.csv has not
-    train(parts, data, small(), MetricsRewinder(), steps=4, ckpt=parts / "last.ckpt", logger=MetricsCSV(parts))
+    logger = MetricsCSV(parts)
+    logger.start_at(4)
+    train(parts, data, small(), steps=4, ckpt=parts / "last.ckpt", logger=logger)
     assert (parts / "grad_variance.csv").read_text() == (whole / "grad_variance.csv").read_text()
     assert curve(parts) == curve(whole)
     assert len(set(curve(parts))) == len(curve(parts)) > 0

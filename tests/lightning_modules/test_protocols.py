@@ -7,9 +7,10 @@ import torch
 
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.run.settings import Settings
+from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import DARKEST, SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
+from tests.lightning_modules.commands_helper import settings
 from tests.lightning_modules.test_sbn_module import quiet_trainer
 
 CONFIGS = Path(cli.__file__).parent / "configs"
@@ -34,8 +35,9 @@ def test_every_protocol_is_a_valid_overlay(protocol: str, tmp_path: Path) -> Non
 def test_a_run_by_a_protocol_is_built_as_its_paper_says(
     protocol: str, batch_size: int, rate: float, learned_prior: bool
 ) -> None:
-    module, data, trainer, _ = Settings("fit", overlays(protocol)).build()
-    assert trainer["max_steps"] == 1_000_000
+    config = settings(*overlays(protocol)).config
+    module, data = build(config)
+    assert config["trainer"]["max_steps"] == 1_000_000
     assert data.batch_size == batch_size
     assert module.model.prior_logits.requires_grad == learned_prior
     optimizer = module.optimizer(module.parameters())

@@ -9,6 +9,7 @@ from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid.options import BUDGETS, budget_file
 from lightning_modules.grid.plan import cells, plan, status_of
 from lightning_modules.run.folder import save_config
+from lightning_modules.run.identity import added
 from lightning_modules.run.result import write_result
 from releg.architecture import architecture_name
 from tests.lightning_modules.run_states import RESULT
@@ -46,7 +47,7 @@ def test_every_budget_can_be_placed_and_measures_the_architecture_of_figure_1(na
         status = status_of(run)
         assert architecture_name(status.config["model"]["layers"]) == run.architecture
         assert (status.result, status.steps_done) == (None, 0)
-        callbacks = status.config["trainer"].get("callbacks") or []
+        callbacks = added("callbacks", status.config["trainer"].get("callbacks"))
         if callbacks:
             measured.append((run.architecture, run.estimator))
             assert all(each["class_path"].endswith(GradientVariance.__name__) for each in callbacks)

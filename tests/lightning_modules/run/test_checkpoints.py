@@ -95,18 +95,18 @@ def newest(folder: Path, foreign_step: int = -1) -> str | None:
     return found[0].name if found else None
 
 
-def test_damaged_and_foreign_checkpoints_are_reported_and_the_previous_one_used(
+def test_damaged_and_foreign_checkpoints_are_reported_and_the_best_model_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="releg")
     assert newest(tmp_path) is None
-    SafeCheckpointIO().save_checkpoint(run_checkpoint(1), tmp_path / "previous.ckpt")
+    SafeCheckpointIO().save_checkpoint(run_checkpoint(1), tmp_path / "best.ckpt")
     SafeCheckpointIO().save_checkpoint(run_checkpoint(2), tmp_path / "last.ckpt")
     assert newest(tmp_path) == "last.ckpt"
-    assert newest(tmp_path, foreign_step=2) == "previous.ckpt"
+    assert newest(tmp_path, foreign_step=2) == "best.ckpt"
     assert "last.ckpt belongs to another run: the checkpoint's seed_everything is 1, expected 0; skipped" in caplog.text
     (tmp_path / "last.ckpt").write_bytes(b"PK\x03\x04 half a checkpoint")
-    assert newest(tmp_path) == "previous.ckpt"
+    assert newest(tmp_path) == "best.ckpt"
     assert "last.ckpt is damaged" in caplog.text
 
 
@@ -114,10 +114,9 @@ def test_a_run_whose_best_model_is_lost_trains_its_steps_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="releg")
-    checkpoint = run_checkpoint(3) | {"callbacks": {"RunCheckpoint": {"best_step": 2}}}
-    SafeCheckpointIO().save_checkpoint(checkpoint, tmp_path / "last.ckpt")
+    SafeCheckpointIO().save_checkpoint(run_checkpoint(3) | {"knows_best": True}, tmp_path / "last.ckpt")
     assert newest(tmp_path) is None
-    assert "best.ckpt is missing or damaged, expected the best model so far, of step 2; its steps are" in caplog.text
+    assert "best.ckpt is missing or damaged, expected the best model so far; its steps are" in caplog.text
 
 
 def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_half_file(

@@ -12,15 +12,15 @@ import yaml
 from lightning_modules.run import folder as run_folder
 from lightning_modules.run.folder import find_run_folder, read_config, save_config
 from lightning_modules.run.identity import differences, settings_of
-from lightning_modules.run.settings import Settings
+from tests.lightning_modules.commands_helper import settings
 
 BASE = ["--config", "base.yaml", "--model.layers", "[3,2]"]
 LR = ["--config", "estimator/likelihood_ratio.yaml"]
 
 
 def folder_of(results: Path, *arguments: str) -> str:
-    settings = Settings("fit", [*BASE, *arguments, "--results_dir", str(results)])
-    return str(find_run_folder(settings).relative_to(results / "runs"))
+    given = settings(*BASE, *arguments, "--results_dir", str(results))
+    return str(find_run_folder(given).relative_to(results / "runs"))
 
 
 def test_folders_are_named_after_the_config_that_the_user_chose(tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_folders_are_named_after_the_config_that_the_user_chose(tmp_path: Path) 
 def test_a_run_is_found_under_the_name_that_its_folder_had(tmp_path: Path) -> None:
     plain = ["--config", "estimator/likelihood_ratio_plain.yaml"]
     old = tmp_path / "runs" / "2-3" / "likelihood_ratio" / "seed0-2"
-    save_config(old, Settings("fit", [*BASE, *plain]).config)
+    save_config(old, settings(*BASE, *plain).config)
     assert folder_of(tmp_path, *plain) == "2-3/likelihood_ratio/seed0-2"
     assert folder_of(tmp_path, "--config", str(old / "config.yaml")) == "2-3/likelihood_ratio/seed0-2"
     assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0"
 
 
 def test_a_config_saved_before_the_optimiser_could_be_chosen_is_the_same_run(tmp_path: Path) -> None:
-    config = Settings("fit", [*BASE, *LR]).config
+    config = settings(*BASE, *LR).config
     old = copy.deepcopy(config)
     del old["model"]["optimizer"]
     old["model"] |= {"learning_rate": 0.001, "smoothing": 0.99, "epsilon": 1e-8}
@@ -59,7 +59,7 @@ def test_runs_on_mnist_stay_where_they_were_and_others_have_their_own_folder(tmp
     fashion = ["--config", "data/fashion_mnist.yaml"]
     assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0"
     assert folder_of(tmp_path, *LR, *fashion) == "binarized_fashion_mnist/2-3/likelihood_ratio/seed0"
-    here, elsewhere = (Settings("fit", [*BASE, *LR, *fashion, *at]).config for at in ([], ["--data.data_dir", "there"]))
+    here, elsewhere = (settings(*BASE, *LR, *fashion, *at).config for at in ([], ["--data.data_dir", "there"]))
     assert settings_of(elsewhere) == settings_of(here)
 
 
@@ -79,11 +79,11 @@ def claim(arguments: list[str], start: Any, answers: Any) -> None:
         save(folder, config)
 
     run_folder.save_config = slowly
-    settings = Settings("fit", arguments)
+    given = settings(*arguments)
     start.wait()
-    with run_folder.claimed_run_folder(settings) as folder:
+    with run_folder.claimed_run_folder(given) as folder:
         saved = run_folder.read_config(folder)["model"]["weight_decay"]
-        answers.put((settings.config["model"]["weight_decay"], saved, folder.name))
+        answers.put((given.config["model"]["weight_decay"], saved, folder.name))
         time.sleep(0.3)  # trains
 
 

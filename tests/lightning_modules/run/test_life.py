@@ -16,6 +16,8 @@ from lightning_modules.sbn_module import SBNModule
 from tests.lightning_modules.commands_helper import fit, folder_of
 from tests.lightning_modules.run_states import result
 
+BOUNDS = {"train/elbo", "val/elbo", "test/elbo", "test/multi_sample_bound"}
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_leaves_config_metrics_events_checkpoints_and_provenance_in_its_folder(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
     assert {"config.yaml", "metrics.csv", "best.ckpt", "last.ckpt", "provenance.json", "result.json"} <= names
-    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert sum(name.startswith("events.out.tfevents") for name in names) == 1
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["layers"] == [12, 6]
     (entry,) = json.loads((run / "provenance.json").read_text())
     assert {"commit", "packages", "processor", "data_sha256", "command"} <= set(entry)
@@ -51,15 +53,14 @@ def test_the_best_model_can_be_evaluated_and_loaded_by_lightning_and_by_the_libr
 
 def test_tensorboard_has_curves_images_and_hyperparameters(run: Path) -> None:
     events = EventAccumulator(str(run)).Reload()
-    assert set(events.Tags()["scalars"]) == {"bound/train", "bound/val", "bound/test", "bound/test_multi_sample"}
-    assert {"images/data", "images/reconstruction", "images/sample"} <= set(events.Tags()["images"])
+    assert set(events.Tags()["scalars"]) == BOUNDS | {"train/learning_rate"}
+    assert {"val_images/data", "val_images/reconstruction", "val_images/sample"} <= set(events.Tags()["images"])
     assert any("_hparams_" in tag for tag in events.summary_metadata)
 
 
 def test_with_keys_taken_out_of_its_config_a_run_is_finished_and_with_a_changed_value_it_is_another(
-    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level("INFO", logger="releg")
     shutil.copytree(run.parents[3], tmp_path, dirs_exist_ok=True)
     path = folder_of(tmp_path) / "config.yaml"
     config = yaml.safe_load(path.read_text())
@@ -69,7 +70,7 @@ def test_with_keys_taken_out_of_its_config_a_run_is_finished_and_with_a_changed_
     path.write_text(yaml.safe_dump(config))
     kept = {file: file.read_bytes() for file in path.parent.iterdir()}
     assert cli.main(fit(tmp_path)) == 0
-    assert "is finished already" in caplog.text
+    assert "is finished already" in capsys.readouterr().err
     config["model"]["weight_decay"] = 0.002
     path.write_text(yaml.safe_dump(config))
     assert cli.main(fit(tmp_path)) == 0

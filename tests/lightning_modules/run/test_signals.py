@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from lightning_modules.command_line.console import EndedEarlyError
-from lightning_modules.run.signals import SIGNALS, Signals
+from lightning_modules.run.signals import NUMBERS, Signals
 
 
 def test_a_signal_that_nohup_lets_the_program_ignore_stays_ignored() -> None:
@@ -21,7 +21,7 @@ def test_a_signal_that_nohup_lets_the_program_ignore_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_signal_is_remembered_in_training_and_ends_the_run_at_other_times_or_the_second_time(number: int) -> None:
     before = signal.getsignal(number)
     for is_training in (True, False):

@@ -1,83 +1,40 @@
-import re
+"""What TensorBoard shows of a run."""
+
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.custom_scalar import layout_pb2
 
 from lightning_modules.gradient_variance import metrics_of
-from lightning_modules.run.tensorboard import IMAGES, RunTensorBoard
-from releg.estimators.base import Estimator
+from lightning_modules.run.tensorboard import RunTensorBoard
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.measure.variance import measure
 from tests.releg.helpers import random_model, random_x
 
-CRN = "common_random_numbers"
-LR = "likelihood_ratio"
 
-
-def logged(folder: Path, own: str, *others: str) -> EventAccumulator:
-    """The events of a run with two measurements of its own and of other estimators."""
-    logger = RunTensorBoard(folder, name="", version="")
-    model, images = random_model(5, [3, 2]), random_x(2, 5)
-    known: dict[str, Estimator] = {LR: LikelihoodRatio(), CRN: CommonRandomNumbers("dense")}
-    estimators = {name: known.get(name, known[CRN]) for name in (own, *others)}
+def test_tags_are_the_names_of_metrics_bounds_come_first_and_one_process_writes_one_file(tmp_path: Path) -> None:
+    logger = RunTensorBoard(str(tmp_path))
     logger.log_metrics({"train/elbo": -3.0, "epoch": 0}, 10)
-    for step in (10, 20):
-        logger.log_metrics(metrics_of(measure(estimators, model, images, 2), own), step)
-    logger.log_metrics({"val/elbo": -2.0, "epoch": 0}, 20)
-    tested = {"test/elbo": -2.0, "test/multi_sample_bound": -1.0}
-    logger.log_metrics(tested, 20)
-    logger.log_hyperparams({"seed": 0}, {**tested, "step": 20.0})
+    measured = measure({"crn": CommonRandomNumbers("dense")}, random_model(5, [3, 2]), random_x(2, 5), 2)
+    logger.log_metrics(metrics_of(measured, "crn"), 10)
+    logger.finalize("success")  # training has ended; the test follows
+    logger.log_metrics({"test/elbo": -2.0, "epoch": 0}, 20)
+    logger.log_hyperparams({"seed": 0}, {"test/elbo": -2.0}, 20)
     logger.save()
-    return EventAccumulator(str(folder)).Reload()
-
-
-def charts(events: EventAccumulator) -> dict[str, list[str]]:
-    """The tags in each chart."""
-    (event,) = events.Tensors("custom_scalars__config__")
-    layout = layout_pb2.Layout.FromString(event.tensor_proto.string_val[0])
-    (category,) = layout.category
-    shown = {}
-    for chart in category.chart:
-        (pattern,) = chart.multiline.tag
-        shown[chart.title] = [tag for tag in events.Tags()["scalars"] if re.fullmatch(pattern, tag)]
-    return shown
-
-
-def test_bounds_come_first_by_name_and_nothing_repeats_the_step(tmp_path: Path) -> None:
-    events = logged(tmp_path, LR, CRN)
+    assert len(list(tmp_path.glob("events.*"))) == 1
+    events = EventAccumulator(str(tmp_path)).Reload()
     tags = sorted(events.Tags()["scalars"])
-    assert tags[:4] == ["bound/test", "bound/test_multi_sample", "bound/train", "bound/val"]
-    assert all(tag.startswith("grad_variance/") for tag in tags[4:])
-    assert tags[-1] < IMAGES, "the group that comes last"
-    assert {event.step for tag in tags for event in events.Scalars(tag)} == {10, 20}, "no value at step 0"
+    assert tags[:2] == ["test/elbo", "train/elbo"]
+    assert tags[2:] == sorted(f"variance/{kind}/layer{i}" for kind in ("within", "between", "total") for i in (1, 2))
+    assert [event.step for event in events.Scalars("test/elbo")] == [20, 20]
+    assert any("_hparams_" in tag for tag in events.summary_metadata)
 
 
-def test_one_chart_has_the_variances_of_all_layers_and_no_variance_is_outside_the_charts(tmp_path: Path) -> None:
-    events = logged(tmp_path, LR, CRN)
-    shown = charts(events)
-    assert list(shown) == [
-        "total, the run's estimator",
-        "total, CRN at the same weights",
-        "within, the run's estimator",
-        "within, CRN at the same weights",
-        "exact_within, the run's estimator",
-    ]
-    assert shown["total, the run's estimator"] == [f"grad_variance/total/layer{layer}" for layer in (1, 2)]
-    assert shown["total, CRN at the same weights"] == [f"grad_variance/crn/total/layer{layer}" for layer in (1, 2)]
-    in_charts = sorted(tag for tags in shown.values() for tag in tags)
-    assert in_charts == sorted(tag for tag in events.Tags()["scalars"] if tag.startswith("grad_variance/"))
-
-
-def test_no_chart_is_empty(tmp_path: Path) -> None:
-    assert list(charts(logged(tmp_path / "crn", CRN))) == ["total, the run's estimator", "within, the run's estimator"]
-    other = charts(logged(tmp_path / "other", CRN, "a+b"))
-    assert other["total, a+b at the same weights"] == [f"grad_variance/a+b/total/layer{layer}" for layer in (1, 2)]
-
-
-def test_a_run_that_measures_nothing_has_no_charts(tmp_path: Path) -> None:
-    logger = RunTensorBoard(tmp_path, name="", version="")
-    logger.log_metrics({"train/elbo": -3.0}, 10)
-    logger.save()
-    assert EventAccumulator(str(tmp_path)).Reload().Tags()["tensors"] == []
+def test_a_continued_run_hides_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+    for start in (0, 10):
+        logger = RunTensorBoard(str(tmp_path))
+        logger.start_at(start)
+        for step in (start + 5, start + 10, start + 15):
+            logger.log_metrics({"train/elbo": float(start)}, step)
+        logger.save()
+    events = EventAccumulator(str(tmp_path)).Reload().Scalars("train/elbo")
+    assert [(event.step, event.value) for event in events] == [(5, 0), (10, 0), (15, 10), (20, 10), (25, 10)]
