@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -17,13 +17,13 @@ from torchmetrics import MeanMetric
 
 from lightning_modules.binary_images import training_mean
 from lightning_modules.command_line.untrusted_configs import only_shipped_classes
+from lightning_modules.compiled_step import Compile, compile_update, compiled, is_worth_compiling
 from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.run.step_overhead import LightModule
 from lightning_modules.schedules import DecayToZero
 from releg import bounds, checkpoint_file
 from releg.estimators.base import Estimator, check_finite, repeated
-from releg.gradients import Twin, loss_in_closed_form
-from releg.rmsprop import in_one_pass, paper_rmsprop
+from releg.rmsprop import paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
@@ -52,6 +52,8 @@ class SBNModule(LightModule):
         seed: of the initial weights and of the noise.
         learned_prior: whether the prior's logits are trained; if not, they stay 0, the uniform prior.
         pixel_bias: whether the biases of the pixels start at the logits of the training mean instead of 0.
+        compile: whether torch.compile makes the steps faster; numbers stay the same but for rounding. `auto`: if there
+            is a C++ compiler (on CUDA: triton) and the run is long enough to make up for the time that it takes.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class SBNModule(LightModule):
         seed: int = 0,
         learned_prior: bool = True,
         pixel_bias: bool = False,
+        compile: Compile = "auto",
     ) -> None:
         super().__init__()
         _check_settings(weight_decay, val_samples, test_samples)
@@ -86,7 +89,9 @@ class SBNModule(LightModule):
         self.model.prior_logits.requires_grad_(learned_prior)
         self.estimator = estimator
         self.estimator.attach(self.model, generator)
-        self._twin = Twin()
+        self.compile_setting: Compile = compile
+        self._compiled_loss: Callable[..., tuple[Tensor, Tensor]] | None = None
+        self._compiled_rows: int | None = None  # images of the batches that the loss is compiled for
         self.elbo = MeanMetric()
         self.bound = MeanMetric()
 
@@ -126,6 +131,8 @@ class SBNModule(LightModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, whose weight decay acts on weight matrices only, and the schedule if there is one."""
+        if is_worth_compiling(self.compile_setting, self.device, self.trainer.max_steps):
+            self.compile_step()
         optimizer = self.build_optimizer()
         if self.lr_scheduler is None:
             return {"optimizer": optimizer}
@@ -142,24 +149,33 @@ class SBNModule(LightModule):
             {"params": [p for p in parameters if id(p) in weights], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if id(p) not in weights], "weight_decay": 0.0},
         ]
-        return in_one_pass(self.optimizer(groups))
+        optimizer = self.optimizer(groups)
+        if self._compiled_loss is not None:
+            compile_update(optimizer)
+        return optimizer
+
+    def compile_step(self) -> None:
+        """Compile the loss, and the update of the optimiser that is built after this."""
+        self._compiled_loss = compiled(_loss)
 
     def loss_of(self, x: Tensor, noise: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the loss, whose gradient is the estimate, and the elbo of each image, (B,).
 
         Everything that trains calls this: the Trainer, the benchmark and the time estimate.
 
-        Neither x nor noise is checked. The graph of the loss is autograd's own only where the estimator brings its own
-        surrogate, or under autocast; DDP's and Lightning's hooks see no difference.
+        Neither x nor noise is checked. A compiled step is for batches as large as the loader's; others, like the last
+        one of an epoch, are computed as they are.
         """
-        if self.estimator.closed_form and not torch.is_autocast_enabled(x.device.type):
-            answer, loss = loss_in_closed_form(self.estimator, self.model, self._twin, x, noise)
-        else:
-            answer = self.estimator.estimate(self.model, repeated(x, self.estimator.samples), noise)
-            loss = answer.surrogate.sum()
-        if answer.auxiliary_loss is not None:
-            loss = loss + answer.auxiliary_loss.sum()
-        return loss if self.loss == "sum" else loss / len(x), answer.elbo
+        if self._compiled_rows is None:
+            self._compiled_rows = self._usual_rows(len(x))
+        compiled_loss = self._compiled_loss if len(x) == self._compiled_rows else None
+        loss = compiled_loss or _loss
+        return loss(self.estimator, self.model, x, noise, self.loss)
+
+    def _usual_rows(self, first: int) -> int:
+        """Images per batch: what the loader says, or else as many as the first batch has."""
+        loader = None if self._trainer is None else self._trainer.train_dataloader
+        return getattr(loader, "batch_size", None) or first
 
     def training_step(self, x: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch, with the noise of this step."""
@@ -222,6 +238,17 @@ class SBNModule(LightModule):
         """Random numbers for one position of the run, different on every rank."""
         seed = seed_for(self.seed, *position, self.global_rank)
         return torch.Generator(self.device).manual_seed(seed)
+
+
+def _loss(
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor], kind: str
+) -> tuple[Tensor, Tensor]:
+    """The loss, (), and the elbo of each image, (B,)."""
+    answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
+    loss = answer.surrogate.sum()
+    if answer.auxiliary_loss is not None:
+        loss = loss + answer.auxiliary_loss.sum()
+    return loss if kind == "sum" else loss / len(x), answer.elbo
 
 
 def check_precision(precision: str | int | None) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
@@ -105,29 +103,7 @@ class InputDependent(Baseline):
                 f"the baseline net of layer {layer} takes {net[0].in_features} inputs, expected {below.shape[1]}; "
                 "attach the estimator to this model with estimator.attach(model)"
             )
-        output = net[2]
-        assert isinstance(output, nn.Linear)
-        if below.requires_grad or torch.is_autocast_enabled(below.device.type):
-            return signal - net(below).squeeze(-1)
-        weights = (net[0].weight, net[0].bias, output.weight, output.bias)
-        return signal - _Prediction.apply(below, *weights).squeeze(-1)
-
-
-class _Prediction(torch.autograd.Function):
-    """w2 tanh(w1 below + b1) + b2, (N, 1), differentiable w.r.t. the weights; autograd would take 3 times as long."""
-
-    @staticmethod
-    def forward(ctx: Any, below: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
-        hidden = torch.addmm(b1, below, w1.T).tanh_()  # (N, hidden)
-        ctx.save_for_backward(below, hidden, w2)
-        return torch.addmm(b2, hidden, w2.T)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
-        below, hidden, w2 = ctx.saved_tensors
-        inner = torch.ops.aten.tanh_backward(outer @ w2, hidden)
-        return None, inner.T @ below, inner.sum(0), outer.T @ hidden, outer.sum(0)
+        return signal - net(below).squeeze(-1)
 
 
 class BaselineStack(nn.ModuleList):

@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 
 def sample(logits: Tensor, noise: Tensor) -> Tensor:
     """z = 1 iff noise < sigmoid(logits): the paper's reparameterisation of a Bernoulli variable (section 2)."""
-    return torch.lt(noise, torch.sigmoid(logits.detach()), out=torch.empty_like(logits))  # one pass
+    return (noise < torch.sigmoid(logits.detach())).to(logits.dtype)
 
 
 def log_prob(logits: Tensor, z: Tensor) -> Tensor:
@@ -24,12 +24,6 @@ def log_prob(logits: Tensor, z: Tensor) -> Tensor:
 def relaxed_log_prob(logits: Tensor, z: Tensor) -> Tensor:
     """log q(z) continued linearly to z in [0, 1], for relaxations and Taylor expansions."""
     return z * logits + logsigmoid(-logits)
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """-E[log q(z)] in nats. It is even in the logits, so only their magnitude matters."""
-    magnitude = logits.abs()
-    return magnitude * torch.sigmoid(-magnitude) - logsigmoid(magnitude)
 
 
 def variance(logits: Tensor) -> Tensor:

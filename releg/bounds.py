@@ -13,8 +13,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from releg.compiled.layer import log_prob, sample_and_log_prob
-from releg.compiled.uniform import draw_uniform
+from releg import bernoulli
 from releg.sbn import SigmoidBeliefNet
 
 ROWS_PER_DRAW = 2000  # rows whose noise is drawn together; the random numbers of a bound depend on it
@@ -51,7 +50,7 @@ def log_weights(
         copies = min(samples - done, max(1, ROWS_PER_DRAW // max(1, len(x))))
         rows = x[:1].expand(copies * len(x), -1)  # as many as there are paths
         if noise is None:
-            drawn = draw_uniform(len(rows), model.layers, model.mean.dtype, x.device, generator)
+            drawn = model.draw_noise(rows, generator)
         else:
             drawn = [layer[done : done + copies].flatten(0, 1) for layer in noise]
             model.check_noise(rows, drawn)
@@ -77,15 +76,9 @@ def _weights_of_copies(
 
 def _log_weights(model: SigmoidBeliefNet, x: Tensor, first: Tensor, noise: list[Tensor]) -> Tensor:
     """log p(x, z) - log q(z | x) of one path per row, (N,), given the logits of the first layer."""
-    z: list[Tensor] = []
-    weights = torch.zeros_like(first[:, 0])
-    for layer, layer_noise in enumerate(noise):
-        sampled, log_q = sample_and_log_prob(model.inference_logits(layer, z[-1]) if z else first, layer_noise)
-        z.append(sampled)
-        weights -= log_q
-    for logits, value in zip(model.generative_logits(z), [x, *z], strict=True):
-        weights += log_prob(logits, value)
-    return weights
+    path = model.infer(x, noise, first)
+    log_p, log_q = model.log_p(x, path.z), bernoulli.total_log_prob(path.logits, path.z)
+    return log_p - log_q
 
 
 @overload

@@ -95,15 +95,16 @@ class SigmoidBeliefNet(nn.Module):
             for size in self.layers
         ]
 
-    def infer(self, x: Tensor, noise: Sequence[Tensor]) -> Trajectory:
-        """Sample z from the inference net with the given noise."""
+    def infer(self, x: Tensor, noise: Sequence[Tensor], first_logits: Tensor | None = None) -> Trajectory:
+        """Sample z from the inference net with the given noise; first_logits are those of z[0], if they are known."""
         self.check_noise(x, noise)
         centred = x - self.mean
         z: list[Tensor] = []
-        logits: list[Tensor] = []
-        for linear, layer_noise in zip(self.inference, noise, strict=True):
-            logits.append(linear(z[-1] if z else centred))
-            z.append(bernoulli.sample(logits[-1].detach(), layer_noise))
+        logits = [self.inference[0](centred) if first_logits is None else first_logits]
+        for layer, layer_noise in enumerate(noise):
+            if layer > 0:
+                logits.append(self.inference[layer](z[-1]))
+            z.append(bernoulli.sample(logits[-1], layer_noise))
         return Trajectory(x, centred, list(noise), logits, z)
 
     def inference_logits(self, layer: int, below: Tensor) -> Tensor:

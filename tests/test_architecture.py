@@ -1,6 +1,6 @@
 """Imports point one way. Read from the source, not run.
 
-bernoulli <- compiled, sbn <- kernels, estimators <- exact, measure <- lightning_modules, where data <- sbn_module
+bernoulli <- sbn <- kernels, estimators <- exact, measure <- lightning_modules, where data <- sbn_module
 <- run <- bench, grid <- studies, commands <- cli. Reports read only files.
 """
 
@@ -135,7 +135,6 @@ RULES: dict[str, Callable[[Graph], list[str]]] = {
     "the project never imports its tests": Rule(("releg", "lightning_modules"), ("tests",)),
     "bernoulli stands alone": Rule(("releg.bernoulli", *PLAIN), ("releg",)),
     "the model knows only bernoulli": Rule(("releg.sbn",), ("releg",), ("releg.bernoulli", *PLAIN)),
-    "compiled loops know only bernoulli": Rule(("releg.compiled",), ("releg",), ("releg.compiled", "releg.bernoulli")),
     "kernels know no estimator": Rule(("releg.kernels",), ("releg.estimators", "releg.exact", "releg.measure")),
     "estimators know no measurement": Rule(("releg.estimators",), ("releg.exact", "releg.measure")),
     "estimators never import each other": estimators_never_import_each_other,
@@ -206,7 +205,6 @@ BREACHES = {
     "the project never imports its tests": ["releg/new.py: from tests import helpers -> tests.helpers"],
     "bernoulli stands alone": ["releg/bernoulli.py: from . import sbn -> releg.sbn"],
     "the model knows only bernoulli": ["releg/sbn.py: import releg.bounds -> releg.bounds"],
-    "compiled loops know only bernoulli": ["releg/compiled/new.py: from releg import sbn -> releg.sbn"],
     "kernels know no estimator": [
         "releg/kernels/new.py: from ..estimators.base import Estimate -> releg.estimators.base"
     ],
@@ -287,9 +285,7 @@ TESTED_IN = {
     "releg/estimators": "releg/estimators/test_unbiased",  # all of them: against the gradient by enumeration
     "releg/examples": "releg/test_page",
     "releg/functional": "releg/functional/test_unbiased",
-    "releg/compiled": "releg/compiled/test_layer",
     "releg/pyro": "releg/pyro/test_elbo",
-    "releg/compiled/kept_code": "faults/test_compiled_code",
     "releg/kernels": "releg/kernels/test_engines_agree",  # all of them: against the dense one
     "releg/kernels/cpu": "releg/kernels/test_cpu",
     "releg/kernels/triton": "releg/kernels/test_triton",

@@ -48,7 +48,7 @@ class OurSteps:
     def __init__(self, estimator: str, problem: Problem, compiled: bool) -> None:
         module = module_for(problem.layers, read_estimator(estimator), problem.weights, problem.seed, problem.device)
         if compiled:
-            module.compile_step()  # type: ignore[operator]
+            module.compile_step()
         self.step = TrainingStep(module, problem.seed)
         self._batches = problem.batches
 
@@ -104,7 +104,7 @@ def can_compile(device: str) -> bool:
     """Whether torch.compile can be used for steps there."""
     if find_spec("lightning_modules.compiled_step") is None:
         return False
-    from lightning_modules.compiled_step import has_compiler  # type: ignore[import-untyped]
+    from lightning_modules.compiled_step import has_compiler
 
     return bool(has_compiler(torch.device(device)))
 

@@ -19,8 +19,6 @@ class Arm(Antithetic):
     layer on. Unbiased.
     """
 
-    closed_form = True
-
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Compare each layer with its opposite."""
         simulation = simulate(model, x, noise)

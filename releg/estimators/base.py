@@ -10,8 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from releg.compiled.uniform import draw_uniform
-from releg.sbn import SigmoidBeliefNet, Trajectory
+from releg.sbn import SigmoidBeliefNet
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,6 @@ class Estimate:
     logits: list[Tensor]  # (N, H) per layer, the inference net's outputs, in the graph
     auxiliary_loss: Tensor | None = None  # (B,) trains the estimator's own parameters
     logit_grads: list[Tensor] | None = None  # (N, H) per layer, estimate of d elbo / d logits, if it has this form
-    # With these two the gradient needs no graph (releg/gradients.py). An estimator may leave them out
-    path: Trajectory | None = None  # along which logit_grads were estimated
-    generative_grads: list[Tensor] | None = None  # (N, H) of p(x | z[0]), ..., p(z[-1]): d elbo / d their logits
 
 
 class Estimator(nn.Module, ABC):
@@ -34,20 +30,13 @@ class Estimator(nn.Module, ABC):
     unbiased: bool = True  # whether the expected answer is the gradient of the objective
     objective: Literal["elbo", "multi_sample"] = "elbo"  # multi_sample: the bound with `samples` samples
     samples: int = 1  # paths simulated per image
-    closed_form: bool = False  # whether its answers bring logit_grads, path and generative_grads
-
-    def __init_subclass__(cls) -> None:
-        """A subclass with an `estimate` of its own must state again whether it has the closed form."""
-        super().__init_subclass__()
-        if "estimate" in vars(cls) and "closed_form" not in vars(cls):
-            cls.closed_form = False
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """Create what depends on the sizes of the model, once, before use. Most estimators own nothing."""
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """Draw all the randomness of one call, (N, H) per layer."""
-        return draw_uniform(self.samples * len(x), model.layers, model.mean.dtype, x.device, generator)
+        return model.draw_noise(repeated(x, self.samples), generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """Evaluations of f, or of a stand-in for it, per image. A prefix shared with another one does not count."""

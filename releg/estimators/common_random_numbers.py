@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from releg.estimators.base import Estimate
 from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
-from releg.kernels import EngineName, engine_for
+from releg.kernels import EngineName, check_engine, flip_differences
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -18,30 +16,16 @@ class CommonRandomNumbers(AlongPaths):
 
     Args:
         engine: computes f1 - f0: `cpu` (numba), `triton` (CUDA), `batched` (torch, any device), `dense` (every
-            flip simulated), or `auto`: cpu for CPU tensors, triton for CUDA tensors, batched for other devices or where
-            numba or triton is missing.
+            flip simulated), or `auto`: the first of these that runs on the tensors.
         samples: paths simulated per image; the estimate is their mean.
-        entropy: replace -log q of the layers deeper than the flipped one by their entropies given their parents. This
-            integrates out part of the noise: the expectation is the same, the variance lower.
-        memory_mib: limit on the working memory of the batched engine, in MiB. The result does not depend on it.
-        threads: of the cpu engine; None: as many as torch uses. The result does not depend on it.
     """
 
-    closed_form = True
-
-    def __init__(
-        self,
-        engine: EngineName = "auto",
-        samples: int = 1,
-        entropy: bool = False,
-        memory_mib: float = 256.0,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, engine: EngineName = "auto", samples: int = 1) -> None:
         super().__init__()
         check_samples(samples, 1, "one path per image is the paper's estimator")
+        check_engine(engine)
         self.samples = samples
-        self.entropy = entropy
-        self.engine = engine_for(engine, memory_mib, threads)
+        self.engine = engine
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """The path, plus the other value of every unit."""
@@ -49,8 +33,6 @@ class CommonRandomNumbers(AlongPaths):
 
     def along(self, model: SigmoidBeliefNet, simulation: Simulation) -> Estimate:
         """Multiply f1 - f0 from the engine by d mean / d logit."""
-        with torch.no_grad():
-            differences = self.engine(model, simulation.path, simulation.generative_logits, self.entropy)
-            slopes = zip(differences, simulation.mean_slopes, strict=True)
-            logit_grads = [difference * slope for difference, slope in slopes]
+        differences = flip_differences(self.engine, model, simulation.path, simulation.generative_logits)
+        logit_grads = [d * slope for d, slope in zip(differences, simulation.mean_slopes, strict=True)]
         return simulation.answer(logit_grads, self.samples)

@@ -25,8 +25,6 @@ class DoubleControl(Estimator):
         samples: K, paths per image.
     """
 
-    closed_form = True
-
     def __init__(self, samples: int = 2) -> None:
         super().__init__()
         check_samples(samples, 2, "a path is compared with the others")

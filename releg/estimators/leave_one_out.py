@@ -22,8 +22,6 @@ class LeaveOneOut(Estimator):
         samples: K, paths per image.
     """
 
-    closed_form = True
-
     def __init__(self, samples: int = 2) -> None:
         super().__init__()
         check_samples(samples, 2, "a path is compared with the others")

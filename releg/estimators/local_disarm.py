@@ -29,7 +29,6 @@ class LocalDisArm(Antithetic):
         shared_noise: simulate the layers deeper than an opposite with the path's noise instead of noise of their own.
     """
 
-    closed_form = True
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
     def __init__(self, samples: int = 2, shared_noise: bool = False) -> None:

@@ -12,7 +12,7 @@ from releg import bernoulli
 from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.simulation import simulate
-from releg.kernels import EngineName, engine_for
+from releg.kernels import EngineName, check_engine, flip_differences
 from releg.kernels.log_product import LogProduct
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
@@ -31,22 +31,17 @@ class LocalExpectation(Estimator):
         baselines: applied in order to f_l, as for the likelihood ratio. Above the deepest layer the probabilities of
             the values depend on the path, so f_l itself adds to the variance. Titsias & Lazaro-Gredilla have none.
         engine: computes f for both values, as for CommonRandomNumbers.
-        memory_mib: limit on the working memory of the batched engine, in MiB.
-        threads: of the cpu engine; None: as many as torch uses.
     """
-
-    closed_form = True
 
     def __init__(
         self,
         baselines: Sequence[Baseline] = (),
         engine: EngineName = "auto",
-        memory_mib: float = 256.0,
-        threads: int | None = None,
     ) -> None:
         super().__init__()
+        check_engine(engine)
         self.baselines = BaselineStack(baselines)
-        self.engine = engine_for(engine, memory_mib, threads)
+        self.engine = engine
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """Create the nets and averages of the baselines."""
@@ -62,7 +57,7 @@ class LocalExpectation(Estimator):
         path = simulation.path
         with torch.no_grad():
             frozen = replace(path, noise=[1 - z for z in path.z])  # logit(noise) is infinite: nothing changes
-            differences = self.engine(model, frozen, simulation.generative_logits, False)
+            differences = flip_differences(self.engine, model, frozen, simulation.generative_logits)
         remainders = self.baselines.remainders(path, simulation.signals)
         layers = zip(remainders, differences, strict=True)
         gradients = [_gradient(model, path, layer, f.detach(), d) for layer, (f, d) in enumerate(layers)]
@@ -80,6 +75,7 @@ def _gradient(model: SigmoidBeliefNet, path: Trajectory, layer: int, signal: Ten
     return torch.sigmoid(posterior) * f_one * (1 - mean) - torch.sigmoid(-posterior) * f_zero * mean
 
 
+@torch.compiler.disable  # the largest weight decides how long the products are
 def _deeper_evidence(model: SigmoidBeliefNet, path: Trajectory, layer: int) -> Tensor:
     """log q(z[l+1] | z_i = 1, others) - log q(z[l+1] | z_i = 0, others), (N, H)."""
     weight = model.inference[layer + 1].weight.detach().T  # (H, K)

@@ -26,8 +26,6 @@ class MuProp(Estimator):
         baselines: applied in order to what the expansion leaves; Gu et al. use those of NVIL.
     """
 
-    closed_form = True
-
     def __init__(self, baselines: Sequence[Baseline] = ()) -> None:
         super().__init__()
         self.baselines = BaselineStack(baselines)
@@ -50,6 +48,7 @@ class MuProp(Estimator):
         return simulation.answer(gradients, self.samples, self.baselines.loss(remainders))
 
 
+@torch.compiler.disable  # differentiates inside
 def _expand(model: SigmoidBeliefNet, simulation: Simulation) -> tuple[list[Tensor], list[Tensor]]:
     """g_l, (N, H) per layer, and f_l - h_l, (N,) per layer."""
     path = simulation.path

@@ -28,8 +28,6 @@ class Rodeo(Estimator):
         hidden: leaky units of each layer's net.
     """
 
-    closed_form = True
-
     def __init__(self, samples: int = 2, hidden: int = 100) -> None:
         super().__init__()
         check_samples(samples, 2, "a path is compared with the others")

@@ -24,7 +24,6 @@ class Vimco(Estimator):
         samples: K, paths per image.
     """
 
-    closed_form = True
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
     def __init__(self, samples: int = 2) -> None:

@@ -13,10 +13,7 @@ The sums over j and k are products of factors (log_product.py). Only the last li
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -25,57 +22,37 @@ from releg import bernoulli
 from releg.kernels.log_product import LogProduct
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
-logger = logging.getLogger("releg")
-
 ARRAYS_AT_ONCE = 4  # (rows, units, width) temporaries alive at the same time, for the memory bound
 
 
-@dataclass
-class BatchedEngine:
-    """Computes f1 - f0 of every unit within `memory_mib` of working memory.
+@torch.compiler.disable  # how many units change decides the size of the arrays
+@torch.no_grad()
+def flip_differences(
+    model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], memory_mib: float = 256.0
+) -> list[Tensor]:
+    """f1 - f0 of every unit, (N, H) per layer, within memory_mib of working memory, which changes no number."""
+    logits = [r.detach() for r in generative_logits]
+    return [_Layer(model, path, logits, layer).differences(memory_mib) for layer in range(len(model.layers))]
 
-    Args:
-        memory_mib: limit on the working memory, in MiB.
-        compiled: on a CPU, compile the log products with torch.compile: half a minute once, then about 17 times as fast
-            at the paper's sizes. Without a C++ compiler, or if compiling fails, they run uncompiled.
-    """
 
-    memory_mib: float = 256.0
-    compiled: bool = False
-
-    def __post_init__(self) -> None:
-        if self.memory_mib <= 0:
-            raise ValueError(f"memory_mib is {self.memory_mib}, expected a positive number; the default is 256")
-
-    @torch.no_grad()
-    def __call__(
-        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
-    ) -> list[Tensor]:
-        """f1 - f0 of every unit, (N, H) per layer."""
-        logits = [r.detach() for r in generative_logits]
-        return [_Layer(model, path, logits, layer, entropy).differences(self) for layer in range(len(model.layers))]
-
-    def blocks(self, rows: int, units: int, width: int, itemsize: int) -> Iterator[tuple[slice, slice]]:
-        """Slices of rows and of units such that arrays of (rows, units, width) fit the memory bound."""
-        pairs = max(1, int(self.memory_mib * 2**20) // (ARRAYS_AT_ONCE * width * itemsize))
-        unit_step = min(units, pairs)
-        row_step = max(1, pairs // unit_step)
-        for row in range(0, rows, row_step):
-            for unit in range(0, units, unit_step):
-                yield slice(row, min(row + row_step, rows)), slice(unit, min(unit + unit_step, units))
+def _blocks(memory_mib: float, rows: int, units: int, width: int, itemsize: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of rows and of units such that arrays of (rows, units, width) fit the memory bound."""
+    pairs = max(1, int(memory_mib * 2**20) // (ARRAYS_AT_ONCE * width * itemsize))
+    unit_step = min(units, pairs)
+    row_step = max(1, pairs // unit_step)
+    for row in range(0, rows, row_step):
+        for unit in range(0, units, unit_step):
+            yield slice(row, min(row + row_step, rows)), slice(unit, min(unit + unit_step, units))
 
 
 class _Layer:
     """All flips of one layer."""
 
-    def __init__(
-        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: list[Tensor], layer: int, entropy: bool
-    ) -> None:
+    def __init__(self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: list[Tensor], layer: int) -> None:
         self.model = model
         self.path = path
         self.r = generative_logits  # r[l] are the logits of z[l-1] (of x for l = 0), r[-1] the prior's
         self.layer = layer
-        self.entropy = entropy
         self.sign = 1 - 2 * path.z[layer]  # (N, H) s
         self.below = LogProduct(self.r[layer], model.generative[layer].weight.T)
         self.has_deeper = layer + 1 < len(model.layers)
@@ -86,26 +63,22 @@ class _Layer:
             self.margin = margin_of(path.noise[layer + 1], self.deeper_logits, self.deeper_sign)
             self.deeper = LogProduct(self.deeper_logits, self.weight)
 
-    def differences(self, engine: BatchedEngine) -> Tensor:
+    def differences(self, memory_mib: float) -> Tensor:
         """f1 - f0, (N, H)."""
-        change = linear_terms(self.model, self.path, self.r, self.layer, self.entropy)
+        change = linear_terms(self.model, self.path, self.r, self.layer)
         widths = [self.r[self.layer].shape[1], *self.model.layers[self.layer + 1 :]]
         rows, units = change.shape
-        for block in engine.blocks(rows, units, max(widths), change.element_size()):
-            change[block] -= log_products(self.below, *block, self.sign[block], engine.compiled)
+        for block in _blocks(memory_mib, rows, units, max(widths), change.element_size()):
+            change[block] -= self.below(*block, self.sign[block])
             if self.has_deeper:
-                change[block] += self._deeper_change(*block, engine.compiled)
+                change[block] += self._deeper_change(*block)
         return self.sign * change  # the flip takes f from f_z to f_(1-z)
 
-    def _deeper_change(self, rows: slice, units: slice, compiled: bool) -> Tensor:
+    def _deeper_change(self, rows: slice, units: slice) -> Tensor:
         """Change of all terms of the layers deeper than the flipped one, without the linear terms, (R, I)."""
         sign = self.sign[rows, units]
         delta = sign[..., None] * self.weight[units]  # (R, I, K)
-        if self.entropy:
-            before = self.deeper_logits[rows, None]
-            change = (bernoulli.entropy(before + delta) - bernoulli.entropy(before)).sum(-1)
-        else:
-            change = log_products(self.deeper, rows, units, sign, compiled)
+        change = self.deeper(rows, units, sign)
         changed = self.deeper_sign[rows, None] * delta > self.margin[rows, None]  # (R, I, K)
         pair = changed.any(-1).nonzero(as_tuple=True)  # waits for the device: the number of pairs is needed
         change[pair] += self._continue_pairs(pair[0] + rows.start, pair[1] + units.start, changed[pair], delta[pair])
@@ -124,8 +97,8 @@ class _Layer:
         flipped = self.path.z[self.layer][row]
         flipped[torch.arange(len(row), device=row.device), unit] += self.sign[row, unit]
         counted = (self.sign * self.r[self.layer + 1])[row, unit]  # log p(z[l] | z[l+1]), with the old z[l+1]
-        if not self.entropy:  # log q(z[l+1] | z[l]) was taken with the old z[l+1] as well
-            counted = counted + (step * (self.deeper_logits[row] + delta)).sum(-1)
+        # log q(z[l+1] | z[l]) was taken with the old z[l+1] as well
+        counted = counted + (step * (self.deeper_logits[row] + delta)).sum(-1)
         return self._continue(row, flipped, self.path.z[self.layer + 1][row] + step) - counted
 
     def _continue(self, row: Tensor, below: Tensor, z: Tensor) -> Tensor:
@@ -160,48 +133,15 @@ class _Layer:
         return bernoulli.log_prob(logits, value).sum(-1) - before[row]
 
     def _q_change(self, after: Tensor, z: Tensor, before: Tensor, old: Tensor) -> Tensor:
-        """Change of -log q of a layer, or of its entropy, summed over its units."""
-        if self.entropy:
-            return (bernoulli.entropy(after) - bernoulli.entropy(before)).sum(-1)
+        """Change of -log q of a layer, summed over its units."""
         return (bernoulli.log_prob(before, old) - bernoulli.log_prob(after, z)).sum(-1)
 
 
-def log_products(product: LogProduct, rows: slice, units: slice, sign: Tensor, compiled: bool) -> Tensor:
-    """The log products of a block, (R, I): fused into one loop if `compiled` and if that works."""
-    if compiled and product.chunk > 0 and sign.device.type == "cpu":
-        from torch._dynamo.exc import TorchDynamoException  # takes a second to import
-
-        factors = (product.stay[rows], product.move[rows], product.up[units], product.down[units])
-        try:
-            return _fused()(*factors, sign, product.chunk)
-        except TorchDynamoException as error:
-            _log_once(f"log products are not compiled, since torch.compile failed: {str(error).splitlines()[0]}")
-    return product(rows, units, sign)
-
-
-def log_of_products(stay: Tensor, move: Tensor, up: Tensor, down: Tensor, sign: Tensor, chunk: int) -> Tensor:
-    """The same as LogProduct, written for the compiler: it needs no array of all factors."""
-    factors = stay[:, None] + move[:, None] * torch.where(sign[..., None] > 0, up, down)  # (R, I, J)
-    return factors.unflatten(-1, (-1, chunk)).prod(-1).log().sum(-1)
-
-
-@cache
-def _fused() -> Callable[..., Tensor]:
-    return torch.compile(log_of_products, dynamic=True)
-
-
-@cache
-def _log_once(message: str) -> None:
-    logger.warning(message)
-
-
-def linear_terms(
-    model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], layer: int, entropy: bool
-) -> Tensor:
-    """s * (below @ W + g - a - z[l+1] @ V), (N, H), without the last term if entropies replace -log q."""
+def linear_terms(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], layer: int) -> Tensor:
+    """s * (below @ W + g - a - z[l+1] @ V), (N, H)."""
     weight = model.generative[layer].weight.detach()  # (J, H)
     slope = path.parents()[layer] @ weight + generative_logits[layer + 1] - path.logits[layer].detach()
-    if layer + 1 < len(model.layers) and not entropy:
+    if layer + 1 < len(model.layers):
         slope -= path.z[layer + 1] @ model.inference[layer + 1].weight.detach()
     return (1 - 2 * path.z[layer]) * slope
 

@@ -16,10 +16,9 @@ from releg.sbn import SigmoidBeliefNet, Trajectory
 ROWS_AT_ONCE = 10_000  # (image, unit) pairs simulated together
 
 
+@torch.compiler.disable  # a loop over all pairs of row and unit
 @torch.no_grad()
-def flip_differences(
-    model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
-) -> list[Tensor]:
+def flip_differences(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor]) -> list[Tensor]:
     """f1 - f0 of every unit, (N, H) per layer: f with the unit clamped to 1 minus f with it clamped to 0.
 
     `generative_logits` are not used; all engines have the same signature.
@@ -28,16 +27,14 @@ def flip_differences(
     for layer, size in enumerate(model.layers):
         pairs = torch.cartesian_prod(torch.arange(len(path.x)), torch.arange(size)).to(path.x.device)
         parts = [
-            _clamped_f(model, path, layer, chunk, 1.0, entropy) - _clamped_f(model, path, layer, chunk, 0.0, entropy)
+            _clamped_f(model, path, layer, chunk, 1.0) - _clamped_f(model, path, layer, chunk, 0.0)
             for chunk in pairs.split(ROWS_AT_ONCE)
         ]
         differences.append(torch.cat(parts).view(-1, size))
     return differences
 
 
-def _clamped_f(
-    model: SigmoidBeliefNet, path: Trajectory, layer: int, pairs: Tensor, value: float, entropy: bool
-) -> Tensor:
+def _clamped_f(model: SigmoidBeliefNet, path: Trajectory, layer: int, pairs: Tensor, value: float) -> Tensor:
     """f of every (row, unit) pair, with that unit of `layer` set to value and all deeper layers simulated again."""
     rows, units = pairs.T
     x = path.x[rows]
@@ -46,14 +43,4 @@ def _clamped_f(
     for deeper in range(layer + 1, len(model.layers)):
         logits = model.inference_logits(deeper, z[-1])
         z.append(bernoulli.sample(logits, path.noise[deeper][rows]))
-    return model.log_p(x, z) - _log_q(model, x, z, layer, entropy)
-
-
-def _log_q(model: SigmoidBeliefNet, x: Tensor, z: list[Tensor], layer: int, entropy: bool) -> Tensor:
-    """log q(z | x); with entropy, the terms of layers deeper than `layer` are replaced by their expectations."""
-    total = torch.zeros_like(x[:, 0])
-    for index, below in enumerate([x, *z[:-1]]):
-        logits = model.inference_logits(index, below)
-        expected = entropy and index > layer
-        total += (-bernoulli.entropy(logits) if expected else bernoulli.log_prob(logits, z[index])).sum(-1)
-    return total
+    return model.log_p(x, z) - model.log_q(x, z)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.base import Estimator, check_finite, repeated
-from releg.rmsprop import in_one_pass, paper_rmsprop
+from releg.rmsprop import paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 
@@ -41,10 +41,9 @@ def fitted(estimator: Estimator, model: SigmoidBeliefNet, images: Tensor, steps:
     model = copy.deepcopy(model)
     generator = torch.Generator(model.mean.device).manual_seed(seed_for(seed, "fitted"))
     estimator = attached(estimator, model, generator).train()
-    if estimator.closed_form:
-        model.requires_grad_(False)  # what it owns learns from its answers, without the model's graph
+    model.requires_grad_(False)  # what it owns learns from its answers, without the model's graph
     parameters = list(estimator.parameters())
-    optimizer = in_one_pass(paper_rmsprop(parameters)) if parameters else None
+    optimizer = paper_rmsprop(parameters) if parameters else None
     before = copy.deepcopy(estimator.state_dict())
     with torch.enable_grad():
         for step in range(steps):

@@ -101,7 +101,7 @@ def _mean_gradients(
     else:
         variances = [bernoulli.variance(a.double().clamp(-limit, limit)) for a in logits]
     by_mean = [g.double() / v for g, v in zip(gradients, variances, strict=True)]
-    z = [bernoulli.sample(a, u) for a, u in zip(logits, noise, strict=False)] if answer.path is None else answer.path.z
+    z = [bernoulli.sample(a, u) for a, u in zip(logits, noise, strict=False)]
     return PathGradients(by_mean, logits, variances, z)
 
 
@@ -171,9 +171,8 @@ def collect(
 
 
 def _frozen(estimator: Estimator) -> Estimator:
-    """A float64 copy in evaluation mode; its own parameters need no gradients if it needs no graph."""
-    frozen = copy.deepcopy(estimator).eval().double()
-    return frozen.requires_grad_(False) if estimator.closed_form else frozen
+    """A float64 copy in evaluation mode, whose own parameters need no gradients."""
+    return copy.deepcopy(estimator).eval().double().requires_grad_(False)
 
 
 def _check_amounts(num_images: int, samples_per_image: int) -> None:
@@ -184,7 +183,7 @@ def _check_amounts(num_images: int, samples_per_image: int) -> None:
 
 def _answers_differences(estimator: Estimator) -> bool:
     """Whether the estimates of d elbo / d mean are f1 - f0 themselves."""
-    return isinstance(estimator, CommonRandomNumbers) and estimator.samples == 1 and not estimator.entropy
+    return isinstance(estimator, CommonRandomNumbers) and estimator.samples == 1
 
 
 def _spans(samples: int, answers: int) -> Iterator[range]:
@@ -248,8 +247,7 @@ class _Draw:
         if _is_along_paths(estimator):
             simulation = self.simulation(estimator)
             return _mean_gradients(estimator, self.constant, simulation.path.x[:: estimator.samples], noise, simulation)
-        model = self.constant if estimator.closed_form else self.model
-        return _mean_gradients(estimator, model, repeated(self.images, len(self.samples)), noise)
+        return _mean_gradients(estimator, self.model, repeated(self.images, len(self.samples)), noise)
 
     def flips(self, estimator: Estimator) -> PathGradients:
         """f1 - f0 of every unit along the estimator's paths, computed once for all with the same noise."""
@@ -272,7 +270,7 @@ def _key(estimator: Estimator) -> Key:
 
 def _is_along_paths(estimator: Estimator) -> bool:
     """Whether it can be given simulated paths: those without a graph, unless a subclass has its own `estimate`."""
-    return estimator.closed_form and type(estimator).estimate is AlongPaths.estimate
+    return type(estimator).estimate is AlongPaths.estimate
 
 
 class _Meter:
@@ -280,7 +278,7 @@ class _Meter:
 
     def __init__(self, estimator: Estimator, groups: int) -> None:
         self.estimator = estimator
-        self.exact = isinstance(estimator, LikelihoodRatio) and not estimator.variance_normalization
+        self.exact = isinstance(estimator, LikelihoodRatio)
         self.kinds = [WITHIN, *(EXACT if self.exact else [])]
         self.at_hand: dict[tuple[str, int], RunningMoments] = {}  # by what and layer; (B, H)
         self.over_images: Groups = [{} for _ in range(groups)]

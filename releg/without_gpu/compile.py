@@ -51,15 +51,14 @@ class Kernel:
         return "*i32" if argument in POINTERS_TO_INTEGERS else f"*{TYPES[self.dtype]}"
 
 
-def kernels(dtype: torch.dtype, entropy: bool, block: int = 256) -> Iterator[Kernel]:
+def kernels(dtype: torch.dtype, block: int = 256) -> Iterator[Kernel]:
     """Log products, changes and walk, the last for layers of at most `block` units."""
     tile = GPU_TILES[dtype]
     sizes = {"block_rows": tile.rows, "block_units": tile.units, "block_targets": tile.targets}
-    kind = f"{TYPES[dtype]}{', entropy' if entropy else ''}"
-    if not entropy:
-        yield Kernel(f"products {kind}", log_product_kernel, dtype, tile.warps, {**sizes})
-    yield Kernel(f"changes {kind}", change_kernel, dtype, tile.warps, {**sizes, "entropy": entropy})
-    walk = {"entropy": entropy, "block_pairs": 1, "block": block}
+    kind = TYPES[dtype]
+    yield Kernel(f"products {kind}", log_product_kernel, dtype, tile.warps, {**sizes})
+    yield Kernel(f"changes {kind}", change_kernel, dtype, tile.warps, {**sizes})
+    walk = {"block_pairs": 1, "block": block}
     yield Kernel(f"walk {block} {kind}", walk_kernel, dtype, walk_warps(block, dtype.itemsize), walk)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +11,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from releg.estimators.base import Estimator
-from releg.gradients import Twin, loss_in_closed_form
+from releg.estimators.base import Estimator, repeated
 from releg.kernels.triton.products import factors_of
-from releg.rmsprop import RMSprop
 from releg.sbn import SigmoidBeliefNet
 from releg.without_gpu.fake import FakeTensors, backward, move_to_cuda
 from releg.without_gpu.waits import Waits
@@ -66,8 +63,7 @@ def bytes_of_steps(
         make_optimizer: of the parameters that the module has then.
         shape: of x.
     """
-    with FakeTensors(), Peak() as peak, Waits(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")  # the twin asks for addresses
+    with FakeTensors(), Peak() as peak, Waits():
         move_to_cuda(module)
         optimizer = make_optimizer()
         for group in optimizer.param_groups:
@@ -81,14 +77,15 @@ def bytes_of_steps(
 
 
 def bytes_of_a_step(estimator: Estimator, data_size: int, layers: Sequence[int], rows: int) -> int:
-    """Of a training step in float32 with RMSprop, for an estimator that has the closed form."""
-    model, twin = SigmoidBeliefNet(data_size, layers), Twin()
+    """Of a training step in float32 with RMSprop."""
+    model = SigmoidBeliefNet(data_size, layers)
     estimator.attach(model)
     module = nn.ModuleList([model, estimator])
 
     def loss_of(x: Tensor) -> Tensor:
         noise = estimator.draw_noise(model, x)
-        answer, loss = loss_in_closed_form(estimator, model, twin, x, noise)
+        answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
+        loss = answer.surrogate.sum()
         return loss if answer.auxiliary_loss is None else loss + answer.auxiliary_loss.sum()
 
-    return bytes_of_steps(module, loss_of, lambda: RMSprop(module.parameters()), (rows, data_size))
+    return bytes_of_steps(module, loss_of, lambda: torch.optim.RMSprop(module.parameters()), (rows, data_size))

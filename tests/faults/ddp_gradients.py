@@ -61,18 +61,15 @@ class Recorder(pl.Callback):
         self.buffers.append({name: buffer.clone() for name, buffer in pl_module.named_buffers()})
 
 
-def record(case: str, ranks: int, autograd: bool = False) -> Recorder:
+def record(case: str, ranks: int) -> Recorder:
     make_estimator, loss = CASES[case]
-    estimator = make_estimator()
-    if autograd:
-        estimator.closed_form = False
     recorder = Recorder()
     trainer = pl.Trainer(
         accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto", max_steps=STEPS,
         callbacks=[recorder], precision="64-true", limit_val_batches=0, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
-    trainer.fit(SharedNoise(estimator, loss), datamodule=BinarizedMNIST(batch_size=100 // ranks))
+    trainer.fit(SharedNoise(make_estimator(), loss), datamodule=BinarizedMNIST(batch_size=100 // ranks))
     return recorder
 
 

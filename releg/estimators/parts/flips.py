@@ -31,6 +31,7 @@ def clipped(logits: Tensor, flipped: Tensor, antithetic: Tensor) -> Tensor:
     return torch.where(torch.sigmoid(-logits.abs()) < 1 / (2 * logits.shape[-1]), flipped, antithetic)
 
 
+@torch.compiler.disable  # how many flips are kept decides the size of the arrays
 @torch.no_grad()
 def kept_differences(
     model: SigmoidBeliefNet, simulation: Simulation, layer: int, kept: Tensor, noise: Sequence[Tensor]

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from releg.compiled.leaky_net import LeakyNet, is_compiled_for
-
 
 def evaluate(first: nn.Linear, last: nn.Linear, leak: float, s: Tensor, k: Tensor, steps: Tensor) -> tuple[Tensor, ...]:
     """The answers (N, outputs) at (s, k), and (N, J, outputs) at (s[n] + steps[n, j], k[n]) for all j.
@@ -21,15 +19,7 @@ def evaluate(first: nn.Linear, last: nn.Linear, leak: float, s: Tensor, k: Tenso
         steps: (N, J)
     """
     c = first(torch.stack([s, k], dim=-1))  # (N, hidden)
-    return last(leaky_relu(c, leak)), neighbours(c, first.weight[:, 0], last, leak, steps)
-
-
-def neighbours(c: Tensor, w: Tensor, last: nn.Linear, leak: float, steps: Tensor) -> Tensor:
-    """The answers at the neighbours: in one compiled pass where that is possible, else by a sweep."""
-    if steps.requires_grad or not is_compiled_for(c, w, last.weight, steps, outputs=last.out_features):
-        return sweep(c, w, last, leak, steps)
-    answers: Tensor = LeakyNet.apply(c, w, last.weight, steps, leak)
-    return answers.movedim(1, 2) + last.bias
+    return last(leaky_relu(c, leak)), sweep(c, first.weight[:, 0], last, leak, steps)
 
 
 def sweep(c: Tensor, w: Tensor, last: nn.Linear, leak: float, steps: Tensor) -> Tensor:

@@ -37,6 +37,4 @@ def multi_sample_answer(simulation: Simulation, weights: Tensor, logit_grads: li
         surrogate=surrogate_of(shares * simulation.log_p, simulation.path.logits, logit_grads, samples),
         logits=simulation.path.logits,
         logit_grads=logit_grads,
-        path=simulation.path,
-        generative_grads=[shares[:, None] * score for score in simulation.generative_scores],
     )

@@ -28,8 +28,6 @@ class RelaxedControl(Estimator):
         scale: initial value of s, the factor of the relaxed signal in c.
     """
 
-    closed_form = True
-
     def __init__(self, temperature: float, scale: float) -> None:
         super().__init__()
         check_temperature(temperature, 0.5)
@@ -75,6 +73,7 @@ class RelaxedControl(Estimator):
         return continued_signal(model, layer, below, logits, relaxed, path.noise, concrete(temperature))
 
 
+@torch.compiler.disable  # a derivative of a derivative
 def controlled_gradients(
     model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[Tensor], control: Control, differentiable: bool
 ) -> list[Tensor]:

@@ -23,7 +23,7 @@ def layer_signals(log_p_terms: list[Tensor], log_q_terms: list[Tensor]) -> list[
     signal = log_p_terms[-1].detach()
     signals = []
     for log_p, log_q in zip(reversed(log_p_terms[:-1]), reversed(log_q_terms), strict=True):
-        signal = signal + log_p.detach() - log_q
+        signal = signal + log_p.detach() - log_q.detach()
         signals.append(signal)
     return signals[::-1]
 

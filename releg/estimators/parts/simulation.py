@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.compiled.layer import Sampled, log_prob_and_score, sample_and_score
+from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator, mean_over_paths, surrogate_of
 from releg.estimators.parts.signals import layer_signals
 from releg.sbn import SigmoidBeliefNet, Trajectory
@@ -17,15 +17,22 @@ from releg.sbn import SigmoidBeliefNet, Trajectory
 
 @dataclass(frozen=True)
 class Simulation:
-    """N paths through the inference net with their signals and scores, which are detached."""
+    """N paths through the inference net, what p and q say of them, and the signals, which are detached."""
 
     path: Trajectory
     generative_logits: list[Tensor]  # (N, H) of p(x | z[0]), ..., p(z[-1]), in the graph
     log_p_terms: list[Tensor]  # (N,) of the same conditionals, in the graph
     signals: list[Tensor]  # (N,) f_l per layer
-    scores: list[Tensor]  # (N, H) per layer, d log q / d logits
-    mean_slopes: list[Tensor]  # (N, H) per layer, d mean / d logits
-    generative_scores: list[Tensor]  # (N, H) per conditional of p, d log p / d its logits
+
+    @property
+    def scores(self) -> list[Tensor]:
+        """d log q / d logits, (N, H) per layer."""
+        return [bernoulli.score(a.detach(), z) for a, z in zip(self.path.logits, self.path.z, strict=True)]
+
+    @property
+    def mean_slopes(self) -> list[Tensor]:
+        """d mean / d logits, (N, H) per layer."""
+        return [bernoulli.variance(a.detach()) for a in self.path.logits]
 
     @property
     def log_p(self) -> Tensor:
@@ -37,10 +44,12 @@ class Simulation:
 
         A flip also moves the logits of p(z[l-1] | z[l]) and of q(z[l+1] | z[l]), whose scores are known.
         """
-        slope = self.generative_logits[layer + 1].detach() - self.path.logits[layer].detach()
-        slope = slope + self.generative_scores[layer] @ model.generative[layer].weight.detach()
-        if layer + 1 < len(self.scores):
-            slope -= self.scores[layer + 1] @ model.inference[layer + 1].weight.detach()
+        path, r, a = self.path, self.generative_logits, self.path.logits
+        generative_score = bernoulli.score(r[layer].detach(), path.parents()[layer])
+        slope = r[layer + 1].detach() - a[layer].detach() + generative_score @ model.generative[layer].weight.detach()
+        if layer + 1 < len(model.layers):
+            deeper_score = bernoulli.score(a[layer + 1].detach(), path.z[layer + 1])
+            slope = slope - deeper_score @ model.inference[layer + 1].weight.detach()
         return slope
 
     def answer(self, logit_grads: list[Tensor], samples: int, auxiliary: Tensor | None = None) -> Estimate:
@@ -52,16 +61,12 @@ class Simulation:
             auxiliary: (N,) trains the estimator's own parameters, if it has any.
         """
         logit_grads = [gradient.detach() for gradient in logit_grads]
-        elbo = mean_over_paths(self.signals[0], samples)
-        has_graph = any(a.requires_grad for a in (*self.log_p_terms, *self.path.logits))
         return Estimate(
-            elbo=elbo,
-            surrogate=surrogate_of(self.log_p, self.path.logits, logit_grads, samples) if has_graph else -elbo,
+            elbo=mean_over_paths(self.signals[0], samples),
+            surrogate=surrogate_of(self.log_p, self.path.logits, logit_grads, samples),
             logits=self.path.logits,
             auxiliary_loss=None if auxiliary is None else mean_over_paths(auxiliary, samples),
             logit_grads=logit_grads,
-            path=self.path,
-            generative_grads=self.generative_scores,
         )
 
 
@@ -88,34 +93,11 @@ def simulate(
         noise: (N, H) per layer; more than the model has layers is ignored.
         first_logits: (N, H) of z[0], if they are known.
     """
-    path, sampled = _infer(model, x, list(noise[: len(model.layers)]), first_logits)
+    path = model.infer(x, noise[: len(model.layers)], first_logits)
     generative_logits = model.generative_logits(path.z)
-    p = [log_prob_and_score(r, value) for r, value in zip(generative_logits, [x, *path.z], strict=True)]
-    log_p_terms = [log_prob for log_prob, _ in p]
-    return Simulation(
-        path=path,
-        generative_logits=generative_logits,
-        log_p_terms=log_p_terms,
-        signals=layer_signals(log_p_terms, [layer.log_prob for layer in sampled]),
-        scores=[layer.score for layer in sampled],
-        mean_slopes=[layer.slope for layer in sampled],
-        generative_scores=[score for _, score in p],
-    )
-
-
-def _infer(
-    model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], first_logits: Tensor | None
-) -> tuple[Trajectory, list[Sampled]]:
-    """model.infer, with the log-probability, score and slope of each sample."""
-    model.check_noise(x, noise)
-    centred = x - model.mean
-    logits: list[Tensor] = [] if first_logits is None else [first_logits]
-    sampled: list[Sampled] = []
-    for linear, layer_noise in zip(model.inference, noise, strict=True):
-        if len(logits) == len(sampled):
-            logits.append(linear(sampled[-1].z if sampled else centred))
-        sampled.append(sample_and_score(logits[-1].detach(), layer_noise))
-    return Trajectory(x, centred, noise, logits, [layer.z for layer in sampled]), sampled
+    scored = zip(generative_logits, [x, *path.z], strict=True)
+    log_p_terms = [bernoulli.log_prob(r, value).sum(-1) for r, value in scored]
+    return Simulation(path, generative_logits, log_p_terms, layer_signals(log_p_terms, path.log_q_terms()))
 
 
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:

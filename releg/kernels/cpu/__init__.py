@@ -31,9 +31,8 @@ q(z[l] | z[l-1]). With d = sum over C of s * weights,
            - sum s (z[l+1] @ V)       + sum_k log(sigmoid(-a_k) + sigmoid(a_k) exp(d_k))        -log q(z[l+1] | z[l])
            + sum over changed k of s_k (sum over C of s (W_ik - V_ki) - a_k) + G_(l+1)(changed k)
 
-With entropies in place of -log q, the second line is their change, and the third has neither V nor a. exp(d) is the
-product of the members' exp(s w). Unit k changes with C if s_k d_k exceeds its margin, that is if the exp(d_k) of the
-second line lies beyond exp(s_k margin): the products tell, and no logit is added up for it.
+exp(d) is the product of the members' exp(s w). Unit k changes with C if s_k d_k exceeds its margin, that is if the
+exp(d_k) of the second line lies beyond exp(s_k margin): the products tell, and no logit is added up for it.
 
 The result is exact: it equals the dense simulation up to rounding. layout says where everything is in memory; tables
 holds what depends on the weights or on one row alone; terms has the direct terms; walk follows the sets down and adds
@@ -42,90 +41,95 @@ up on the way back; loops and vector are the arithmetic below them.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from numba.core import event
 from torch import Tensor
 
-from releg.compiled.threads import run_team
-from releg.kernels.cpu.entry import entry_for
 from releg.kernels.cpu.layout import Shape, Workspace
+from releg.kernels.cpu.threads import run_team
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
 ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)
+MOST_KEPT = 4  # workspaces that wait for the next call
 
-logger = logging.getLogger("releg")
+_free: dict[Shape, Workspace] = {}  # a workspace is taken out while it is in use, so that threads never share one
 
 
-@dataclass
-class CpuEngine:
-    """Computes f1 - f0 of every unit on the CPU, for float32 and float64.
+def flip_differences(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor]) -> list[Tensor]:
+    """f1 - f0 of every unit on the CPU, (N, H) per layer, for float32 and float64, with as many threads as torch."""
+    r, a = ([logits.detach() for logits in values] for values in (generative_logits, path.logits))
+    generative, inference = (
+        [linear.weight.detach() for linear in linears] for linears in (model.generative, model.inference)
+    )
+    flat = cpu_flips(path.x, path.z, path.noise, a, r, generative, inference)
+    pieces = flat.split([len(path.x) * size for size in model.layers])
+    return [piece.view(-1, size) for piece, size in zip(pieces, model.layers, strict=True)]
+
+
+@torch.library.custom_op("releg::cpu_flips", mutates_args=())
+def cpu_flips(
+    x: Tensor,
+    z: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    logits: Sequence[Tensor],
+    generative_logits: Sequence[Tensor],
+    generative: Sequence[Tensor],
+    inference: Sequence[Tensor],
+) -> Tensor:
+    """f1 - f0 of every unit, all layers in one row of numbers, (sum of N * H,): an operator's answers share no memory.
 
     Args:
-        threads: how many threads work on the rows; None: as many as torch uses at the time of the call
-            (`torch.get_num_threads()`). The result does not depend on it.
+        x: (N, data_size), binary.
+        z: (N, H) per layer, binary.
+        noise: (N, H) per layer.
+        logits: (N, H) per layer, of q(z[l] | z[l-1]).
+        generative_logits: (N, H) of p(x | z[0]), ..., p(z[-1]).
+        generative: weights (targets, units), of p.
+        inference: weights (targets, units), of q.
     """
-
-    threads: int | None = None
-    _free: list[Workspace] = field(default_factory=list, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, expected at least 1, or None for as many as torch uses")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"threads": self.threads, "_free": []}  # the workspace is not state: copies get their own
-
-    @torch.no_grad()
-    def __call__(
-        self, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], entropy: bool = False
-    ) -> list[Tensor]:
-        """f1 - f0 of every unit, (N, H) per layer."""
-        check_tensor(path.x)
-        weights_of = [linear.weight for linear in (*model.generative, *model.inference)]
-        check_same_type(path.x, [*path.z, *path.logits, *path.noise, *generative_logits, *weights_of])
-        rows = len(path.x)
-        workspace = self._take_workspace(model, path.x.dtype, min(rows, ROWS_AT_ONCE))
-        weights = workspace.set_weights(model)
-        run(workspace, 0, path.x, 0, entropy)
-        parts = []
-        for start in range(0, rows, ROWS_AT_ONCE):
-            count = min(ROWS_AT_ONCE, rows - start)
-            kept = workspace.set_rows(path, generative_logits, slice(start, start + count))
-            flat = path.x.new_empty(count * sum(model.layers))
-            run(workspace, 1, flat, count, entropy)
-            del kept  # the kernel has read them
-            pieces = flat.split([count * size for size in model.layers])
-            parts.append([piece.view(count, size) for piece, size in zip(pieces, model.layers, strict=True)])
-        del weights
-        self._free = [workspace]
-        return parts[0] if len(parts) == 1 else [torch.cat(layer) for layer in zip(*parts, strict=True)]
-
-    def _take_workspace(self, model: SigmoidBeliefNet, dtype: torch.dtype, rows: int) -> Workspace:
-        """The last call's workspace if it fits and no other thread is using it, else a new one."""
-        threads = min(self.threads or torch.get_num_threads(), rows)
-        shape = Shape(model.data_size, tuple(model.layers), dtype, rows, max(1, threads))
-        try:
-            workspace = self._free.pop()
-        except IndexError:
-            return Workspace(shape)
-        return workspace if workspace.shape == shape else Workspace(shape)
-
-
-def check_tensor(x: Tensor) -> None:
-    """Raise ValueError unless the kernel can work on tensors like x."""
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"x is {x.dtype} on {x.device}, expected float32 or float64 on the CPU; use engine='batched' or 'auto'"
+    rows_of = [*z, *noise, *logits, *generative_logits]
+    _check_same_type(x, [*rows_of, *generative, *inference])
+    layers, rows = [values.shape[1] for values in z], len(x)
+    workspace = _take_workspace(Shape(x.shape[1], tuple(layers), x.dtype, min(rows, ROWS_AT_ONCE), _threads(rows)))
+    weights = workspace.set_weights(generative, inference)
+    _run(workspace, 0, x, 0)
+    parts: list[list[Tensor]] = []
+    for start in range(0, rows, ROWS_AT_ONCE):
+        part = slice(start, min(start + ROWS_AT_ONCE, rows))
+        count = part.stop - part.start
+        kept = workspace.set_rows(
+            x[part], *([v[part] for v in values] for values in (z, noise, logits, generative_logits))
         )
+        flat = x.new_empty(count * sum(layers))
+        _run(workspace, 1, flat, count)
+        del kept  # the kernel has read them
+        parts.append(list(flat.split([count * size for size in layers])))
+    del weights
+    _free[workspace.shape] = workspace
+    if len(parts) == 1:
+        return flat
+    return torch.cat([piece for layer in zip(*parts, strict=True) for piece in layer]) if parts else x.new_empty(0)
 
 
-def check_same_type(x: Tensor, others: Iterable[Tensor]) -> None:
+@cpu_flips.register_fake
+def _(x: Tensor, z: Sequence[Tensor], *others: Sequence[Tensor]) -> Tensor:
+    return x.new_empty(sum(values.numel() for values in z))
+
+
+def _threads(rows: int) -> int:
+    return max(1, min(torch.get_num_threads(), rows))
+
+
+def _take_workspace(shape: Shape) -> Workspace:
+    """One that is free, else a new one; of those that wait, the oldest goes if there are too many."""
+    workspace = _free.pop(shape, None)
+    while len(_free) >= MOST_KEPT:
+        _free.pop(next(iter(_free)), None)
+    return workspace or Workspace(shape)
+
+
+def _check_same_type(x: Tensor, others: Sequence[Tensor]) -> None:
     """Raise ValueError unless all tensors are like x: the kernel reads their memory as numbers of that type."""
     for tensor in others:
         if tensor.dtype != x.dtype or tensor.device != x.device:
@@ -135,30 +139,9 @@ def check_same_type(x: Tensor, others: Iterable[Tensor]) -> None:
             )
 
 
-def run(workspace: Workspace, phase: int, out: Tensor, rows: int, entropy: bool) -> None:
+def _run(workspace: Workspace, phase: int, out: Tensor, rows: int) -> None:
     """Run one phase of the kernel, shared among the workers."""
-    argument = workspace.prepare_call(phase, out, rows, entropy)
-    run_team(announced_entry(workspace.number.name), argument, workspace.shape.workers)
+    from releg.kernels.cpu.entry import entry_for  # imports numba, which takes a second
 
-
-@cache
-def announced_entry(dtype: str) -> int:
-    """entry_for, with a log message if it has to compile."""
-    with event.install_listener("numba:compile", Announcement(dtype)):
-        return entry_for(dtype)
-
-
-class Announcement(event.Listener):
-    """Logs that the kernel is being compiled: numba is silent, and the first step would seem to hang."""
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
-
-    def on_start(self, event: Any) -> None:
-        """Log one line when the first of the kernel's functions is compiled."""
-        if self.dtype:
-            logger.info("compiling the CPU kernels for %s (once per machine, about 20 s)", self.dtype)
-            self.dtype = ""
-
-    def on_end(self, event: Any) -> None:
-        """Nothing to say."""
+    argument = workspace.prepare_call(phase, out, rows)
+    run_team(entry_for(workspace.number.name), argument, workspace.shape.workers)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numba import cfunc, types
+from numba.core import event
+from numba.core.caching import FunctionCache
+from numba.core.errors import NumbaError
 
-from releg.compiled.kept_code import compile_kept
 from releg.kernels.cpu.layout import CALL, SCRATCH
 from releg.kernels.cpu.tables import prepare_maxima, prepare_weights
 from releg.kernels.cpu.vector import OPTIONS, at, record_at, take
 from releg.kernels.cpu.walk import flip_group
 
+SIGNATURE = types.void(types.int64)
 
-def _compiled(number, version):
-    """The kernel for float32 or float64.
+logger = logging.getLogger("releg")
+
+
+def _kernel(number, version):
+    """The kernel for float32 or float64, not compiled.
 
     numba's cache on disk checks only this file for changes; a closure over `version` makes it depend on all of them.
     """
@@ -36,7 +44,7 @@ def _compiled(number, version):
             flip_group(number, call, worker, first, min(first + call.in_hand, call.rows))
             first = take(counters, 0) * call.in_hand
 
-    return compile_kept(flip_rows, OPTIONS)
+    return flip_rows
 
 
 @cache
@@ -47,4 +55,37 @@ def entry_for(dtype: str) -> int:
     """
     files = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=4).digest()
-    return _compiled(np.dtype(dtype).type, 1 + int.from_bytes(digest, "big")).address
+    kernel = _kernel(np.dtype(dtype).type, 1 + int.from_bytes(digest, "big"))
+    with event.install_listener("numba:compile", Announcement(dtype)):
+        return _compiled(kernel).address
+
+
+def _compiled(kernel):
+    """The kernel from numba's cache on disk, or compiled; what is there but cannot be used is replaced."""
+    try:
+        return cfunc(SIGNATURE, cache=True, **OPTIONS)(kernel)
+    except NumbaError:
+        raise
+    except Exception as error:  # a damaged file raises anything; a folder that cannot be written to, a RuntimeError
+        logger.warning("compiled code on disk cannot be used (%s); compiling again", error)
+    try:
+        FunctionCache(kernel).flush()
+        return cfunc(SIGNATURE, cache=True, **OPTIONS)(kernel)
+    except (RuntimeError, OSError):
+        return cfunc(SIGNATURE, **OPTIONS)(kernel)
+
+
+class Announcement(event.Listener):
+    """Logs that the kernel is being compiled: numba is silent, and the first step would seem to hang."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def on_start(self, event):
+        """Log one line when the first of the kernel's functions is compiled."""
+        if self.dtype:
+            logger.info("compiling the CPU kernels for %s (once per machine, about 20 s)", self.dtype)
+            self.dtype = ""
+
+    def on_end(self, event):
+        """Nothing to say."""

@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from releg.sbn import SigmoidBeliefNet, Trajectory
-
 TILE = 16  # units whose factors are multiplied together: two vectors
 ABREAST = 5  # rows whose factors are multiplied together
 BLOCK = 32  # targets of a set of units that are multiplied together: four vectors, one bit each in half a word
@@ -83,7 +81,7 @@ LAYER = _record(
     change=Address,  # (per slot, width) float64 G of the single units, without what follows
     reach=Address,  # (size,) largest |weight| into the unit
     across=Address,  # (size of the next layer, width) V, inference weights into the next layer
-    cross=Address,  # (size of the next layer, width) W.T - V, W generative weights out of it; W.T alone for entropies
+    cross=Address,  # (size of the next layer, width) W.T - V, W generative weights out of it
 )
 SCRATCH = _record(  # of one worker, for the row it is walking; H is the size of the widest layer
     values=Address,  # (nodes,) float64 G of every node, see walk
@@ -120,7 +118,6 @@ CALL = _record(
     in_hand=np.int64,
     workers=np.int64,
     depth=np.int64,
-    entropy=np.int64,
     out=Address,  # (sum over layers of rows * size,) f1 - f0
     links=Address,
     layers=Address,
@@ -255,37 +252,43 @@ class Workspace:
         for name in ("links", "layers", "scratch", "counters"):
             call[name] = getattr(self, name).ctypes.data
 
-    def prepare_call(self, phase: int, out: Tensor, rows: int, entropy: bool) -> int:
+    def prepare_call(self, phase: int, out: Tensor, rows: int) -> int:
         """The address to call the kernel with; out takes the answer of phase 1."""
         self.counters[:] = 0
         call = self.call[0]
-        call["phase"], call["out"], call["rows"], call["entropy"] = phase, out.data_ptr(), rows, entropy
+        call["phase"], call["out"], call["rows"] = phase, out.data_ptr(), rows
         return self.call.ctypes.data
 
-    def set_weights(self, model: SigmoidBeliefNet) -> list[Tensor]:
+    def set_weights(self, generative: Sequence[Tensor], inference: Sequence[Tensor]) -> list[Tensor]:
         """Where the weight matrices are; they must stay there, so the tensors to keep are returned."""
-        generative = [linear.weight.detach().contiguous() for linear in model.generative]
-        inference = [linear.weight.detach().contiguous() for linear in model.inference]
+        generative, inference = ([plain(weight) for weight in weights] for weights in (generative, inference))
         for layer in range(len(self.layers)):
             self.links["weights"][2 * layer] = generative[layer].data_ptr()
             if layer > 0:
                 self.links["weights"][2 * layer - 1] = inference[layer].data_ptr()
         return [*generative, *inference]
 
-    def set_rows(self, path: Trajectory, generative_logits: Sequence[Tensor], rows: slice) -> list[Tensor]:
+    def set_rows(
+        self,
+        x: Tensor,
+        z: Sequence[Tensor],
+        noise: Sequence[Tensor],
+        logits: Sequence[Tensor],
+        generative_logits: Sequence[Tensor],
+    ) -> list[Tensor]:
         """Where these rows of the path are; returns the tensors to keep."""
-        kept: list[Tensor] = []
-        whole = (rows.start, rows.stop) == (0, len(path.x))
-
-        def address(tensor: Tensor) -> int:
-            kept.append((tensor if whole else tensor[rows]).contiguous())
-            return kept[-1].data_ptr()
-
-        x, z, own = address(path.x), [address(t) for t in path.z], [address(t) for t in path.logits]
-        generative, noise = [address(t) for t in generative_logits], [address(t) for t in path.noise]
-        links, layers, depth = self.links, self.layers, len(self.layers)
-        layers["values_of"], layers["own_of"], layers["noise_of"] = z, own, noise
-        layers["next_of"] = generative[1:]
-        links["logits_of"][::2], links["values_of"][::2] = generative[:depth], [x, *z[:-1]]
-        links["logits_of"][1:-1:2], links["values_of"][1:-1:2] = own[1:], z[1:]
+        kept = [plain(values) for values in (x, *z, *noise, *logits, *generative_logits)]
+        places, depth = [values.data_ptr() for values in kept], len(self.layers)
+        values_of, noise_of = places[: depth + 1], places[depth + 1 : 2 * depth + 1]
+        own, generated = places[2 * depth + 1 : 3 * depth + 1], places[3 * depth + 1 :]
+        links, layers = self.links, self.layers
+        layers["values_of"], layers["own_of"], layers["noise_of"] = values_of[1:], own, noise_of
+        layers["next_of"] = generated[1:]
+        links["logits_of"][::2], links["values_of"][::2] = generated[:depth], values_of[:depth]
+        links["logits_of"][1:-1:2], links["values_of"][1:-1:2] = own[1:], values_of[2:]
         return kept
+
+
+def plain(values: Tensor) -> Tensor:
+    """The same numbers as they are read from memory: one after the other, and none negated by a view's mark."""
+    return values.contiguous().resolve_neg()

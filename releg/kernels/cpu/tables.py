@@ -73,7 +73,7 @@ def prepare_tile(number, call, scratch, index, begin):
     end = min(begin + TILE, link.units)
     copy_tile(number, link, begin, end)
     measure_tile(number, link, begin)
-    rows = index >= 2 or call.entropy != 0
+    rows = index >= 2
     if rows:
         tile, plain = at(number, link.slopes, begin * link.padded), at(number, link.plain, begin * link.stride)
         copy_rows(tile, plain, link.padded, link.stride)
@@ -139,12 +139,11 @@ def prepare_crossing(number, call, index, unit):
     across, cross = at(number, layer.across, unit * layer.width), at(number, layer.cross, unit * layer.width)
     copy(across, at(number, record_link(call, index - 1).weights, unit * layer.size), layer.size)
     plain = at(number, link.plain, unit * link.stride)
-    counted = 0.0 if call.entropy != 0 else 1.0
     top = like(load(across, 0), 0.0)
     for i in range(0, layer.width, LANES):
         v = load(across, i)
         top = larger(magnitude(v), top)
-        store(cross, i, load(plain, i) - like(v, counted) * v)
+        store(cross, i, load(plain, i) - v)
     at(number, record_at(LAYER, call.layers, index // 2).reach, 0)[unit] = largest(top)
 
 
@@ -241,7 +240,7 @@ def prepare_rows(number, call, slot, first, last):
     for index in range(call.depth):
         layer = record_at(LAYER, call.layers, index)
         add_matches(number, record_link(call, 2 * index), layer, slot, last - first, 1.0)
-        if index + 1 < call.depth and call.entropy == 0:
+        if index + 1 < call.depth:
             add_matches(number, record_link(call, 2 * index + 1), layer, slot, last - first, -1.0)
         linear, change = at(F64, layer.linear, slot * layer.width), at(F64, layer.change, slot * layer.width)
         copy(change, linear, (last - first) * layer.width)

@@ -14,13 +14,11 @@ from releg.kernels.cpu.layout import ABREAST, BLOCK, GROUP, TILE
 from releg.kernels.cpu.loops import (
     add_row,
     clear_row,
-    factor,
     logarithm,
     logarithm_of,
     multiply_blocks,
     multiply_tile,
     multiply_two,
-    set_ratio,
 )
 from releg.kernels.cpu.tables import LIMIT, STEEP
 from releg.kernels.cpu.vector import (
@@ -36,7 +34,6 @@ from releg.kernels.cpu.vector import (
     signs,
     step,
     store,
-    total,
     widen,
 )
 
@@ -247,47 +244,3 @@ def softplus_difference(before, delta):
     after = before + delta
     change = max(after, 0.0) - max(before, 0.0) + math.log1p(math.exp(-abs(after)))
     return change - math.log1p(math.exp(-abs(before)))
-
-
-@step
-def entropy_change(logits, delta, end):
-    """Sum of entropy(logits + delta) - entropy(logits), term by term."""
-    change = 0.0
-    for j in range(end):
-        before = abs(F64(logits[j]))
-        after = abs(F64(logits[j]) + delta[j])
-        decay = math.exp(-after)
-        change += after * decay / (1.0 + decay) + math.log1p(decay)
-        decay = math.exp(-before)
-        change -= before * decay / (1.0 + decay) + math.log1p(decay)
-    return change
-
-
-@step
-def entropy_of_set(number, link, scratch, slot, signs_of, start, count):
-    """What turns the softplus changes of a set's targets into changes of their entropies.
-
-    entropy(a) = softplus(a) - a sigmoid(a), so that is the change of the sum of -a sigmoid(a).
-    """
-    logits, targets = at(number, link.logits, slot * link.stride), link.targets
-    delta = set_delta(number, link, scratch, signs_of, start, count)
-    if blocks_within_range(number, link, scratch, start, count) == 0:
-        return entropy_change(logits, delta, targets) - softplus_change(logits, delta, 0, targets)
-    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
-    ratio, rows = at(number, link.ratio, 0), at(I64, scratch.rows, 0)
-    sums = widen(like(load(stay, 0), 0.0))
-    for here in range(0, link.stride, BLOCK):
-        r0, r1, r2, r3 = set_ratio(ratio, rows, start, count, here)
-        sums = sums + widen(logit_mean(stay, move, logits, delta, r0, here))
-        sums = sums + widen(logit_mean(stay, move, logits, delta, r1, here + LANES))
-        sums = sums + widen(logit_mean(stay, move, logits, delta, r2, here + 2 * LANES))
-        sums = sums + widen(logit_mean(stay, move, logits, delta, r3, here + 3 * LANES))
-    return -total(sums)
-
-
-@inlined
-def logit_mean(stay, move, logits, delta, ratio, j):
-    """a sigmoid(a) of LANES targets after the flips, less before."""
-    before, a = load(move, j), load(logits, j)
-    after = before * ratio / factor(stay, move, ratio, j)
-    return (a + load(delta, j)) * after - a * before

@@ -18,7 +18,6 @@ from releg.kernels.cpu.terms import (
     FAR,
     TABLE,
     add_units,
-    entropy_of_set,
     multiply_two_targets,
     row_of,
     softplus_of_set,
@@ -103,9 +102,7 @@ def begin_sets(number, call, scratch, index, slot):
 @step
 def follow_units(number, call, scratch, index, slot):
     """For every unit of a layer: which node follows, and the sum over its changed units, the third line of G_l."""
-    layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
-    if call.entropy != 0:
-        entropy_of_units(number, record_at(LINK, call.links, 2 * index + 1), layer, deeper, scratch, slot)
+    layer = record_at(LAYER, call.layers, index)
     activate(number, call, scratch, index + 1, slot)
     fill_masks(number, call, scratch, index, slot)
     follow, counts, many = at(I32, scratch.follow, layer.first), at(I32, scratch.counts, 0), at(I32, scratch.many, 0)
@@ -136,31 +133,19 @@ def words_of_targets(link):
 
 
 @inlined
-def entropy_of_units(number, link, layer, deeper, scratch, slot):
-    """What turns the softplus changes of the next layer into changes of its entropies, for every single unit."""
-    signs, change = at(number, layer.signs, slot * layer.width), at(F64, layer.change, slot * layer.width)
-    members, rows, place = at(I32, scratch.members, 0), at(I64, scratch.rows, 0), deeper.members
-    for i in range(layer.size):
-        members[place] = i
-        rows[place] = row_of(link, signs, i)
-        change[i] += entropy_of_set(number, link, scratch, slot, signs, place, 1)
-
-
-@inlined
 def activate(number, call, scratch, index, slot):
     """Units of a layer nearer to their threshold than the largest weight into them become active."""
     layer, link = record_at(LAYER, call.layers, index), record_at(LINK, call.links, 2 * index - 1)
     margins, reach = at(number, layer.margins, slot * layer.width), at(number, layer.reach, 0)
     signs, logits = at(number, layer.signs, slot * layer.width), at(number, link.logits, slot * link.stride)
     active, limits, count = at(I32, scratch.active, 0), at(number, scratch.limits, 0), 0
-    counted = 0 if call.entropy != 0 else 1
     for k in range(layer.size):
         active[count] = k
         count += margins[k] < reach[k]
     for a in range(count):
         k = I64(active[a])
         limits[a], limits[scratch.widest + a] = signs[k], margins[k]
-        limits[2 * scratch.widest + a] = counted * signs[k] * logits[k]
+        limits[2 * scratch.widest + a] = signs[k] * logits[k]
     at(I64, scratch.active_count, 0)[index] = count
 
 
@@ -267,7 +252,7 @@ def follow_sets(number, call, scratch, index, slot):
 @inlined
 def follow_set(number, call, scratch, index, slot, place, n):
     """The third line of G_l of set n, and which node follows."""
-    layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
+    deeper = record_at(LAYER, call.layers, index + 1)
     link, starts = record_at(LINK, call.links, 2 * index + 1), at(I32, scratch.starts, 0)
     start, count = I64(starts[n]), I64(at(I32, scratch.sizes, 0)[n])
     words, after, more = words_of_targets(link), nothing(call), 0.0
@@ -284,9 +269,6 @@ def follow_set(number, call, scratch, index, slot, place, n):
         free = end_of_members(call, scratch, index + 1, at(I64, scratch.firsts, index + 1)[1])
         at(I32, scratch.members, 0)[free] = k
         more = terms_of_pairs(number, call, scratch, index, slot, start, count, free, 1)
-    if call.entropy != 0:
-        signs = at(number, layer.signs, slot * layer.width)
-        more += entropy_of_set(number, link, scratch, slot, signs, start, count)
     at(F64, scratch.values, 0)[node] += more
     at(I32, scratch.follow, 0)[node] = after
 
@@ -297,15 +279,14 @@ def terms_of_pairs(number, call, scratch, index, slot, start, count, start_after
     layer, deeper = record_at(LAYER, call.layers, index), record_at(LAYER, call.layers, index + 1)
     link, members = record_at(LINK, call.links, 2 * index + 1), at(I32, scratch.members, 0)
     signs, deeper_signs = at(number, layer.signs, slot * layer.width), at(number, deeper.signs, slot * deeper.width)
-    logits, counted = at(number, link.logits, slot * link.stride), number(0 if call.entropy != 0 else 1)
-    more = number(0)
+    logits, more = at(number, link.logits, slot * link.stride), number(0)
     for c in range(start_after, start_after + changed):
         k = I64(members[c])
         cross, moved = at(number, layer.cross, k * layer.width), number(0)
         for d in range(start, start + count):
             i = I64(members[d])
             moved += signs[i] * cross[i]
-        more += deeper_signs[k] * (moved - counted * logits[k])
+        more += deeper_signs[k] * (moved - logits[k])
     return F64(more)
 
 

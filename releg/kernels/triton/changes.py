@@ -9,7 +9,6 @@ reach memory, only the list does: one number per listed flip.
 import triton
 import triton.language as tl
 
-from releg.kernels.triton.numerics import entropy as entropy_of
 from releg.kernels.triton.numerics import softplus_change
 from releg.kernels.triton.products import times_factors
 
@@ -18,7 +17,7 @@ from releg.kernels.triton.products import times_factors
 def change_kernel(
     logits, weight, stay, move, up, down, fitting, sign, z, margin, single, cross, out, listed, count,
     rows, units, targets, row_stride,
-    entropy: tl.constexpr, block_rows: tl.constexpr, block_units: tl.constexpr, block_targets: tl.constexpr,
+    block_rows: tl.constexpr, block_units: tl.constexpr, block_targets: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows x units of `deeper_changes`; rows of logits, z and margin are row_stride numbers apart."""
     row = (tl.program_id(0) * block_rows + tl.arange(0, block_rows)).to(tl.int64)
@@ -27,8 +26,7 @@ def change_kernel(
     inside = (row < rows)[:, None] & (unit < units)[None, :]
     s = tl.load(sign + tile, mask=inside, other=0.0)
     fits = tl.min(tl.load(fitting + unit, mask=unit < units, other=1024))
-    # with entropies, a sum of their changes
-    product = tl.full((block_rows, block_units, block_targets), 0.0 if entropy else 1.0, dtype=out.dtype.element_ty)
+    product = tl.full((block_rows, block_units, block_targets), 1.0, dtype=out.dtype.element_ty)
     followed = tl.zeros((block_rows, block_units, block_targets), dtype=out.dtype.element_ty)
     changes = tl.zeros((block_rows, block_units, block_targets), dtype=tl.int32)
     total = tl.zeros((block_rows, block_units), dtype=out.dtype.element_ty)
@@ -42,10 +40,7 @@ def change_kernel(
         in_unit = (unit < units)[:, None] & (target < targets)[None, :]
         w = tl.load(weight + at_unit, mask=in_unit, other=0.0)
         delta = s[:, :, None] * w[None, :, :]
-        if entropy:
-            a = tl.load(logits + at_layer, mask=in_row, other=0.0)
-            product += entropy_of(a[:, None, :] + delta) - entropy_of(a)[:, None, :]
-        elif fits > 0:
+        if fits > 0:
             product = times_factors(product, s, stay, move, up, down, at_row, at_unit, in_row, in_unit)
             taken += 1
             if taken == fits:
@@ -63,7 +58,7 @@ def change_kernel(
         changes += changed.to(tl.int32)
         after = known[:, None, :] + t[:, None, :] * (s[:, :, None] * c[None, :, :])
         followed += tl.where(changed, after, 0.0)
-    total += tl.sum(product if entropy else tl.log(product), axis=2)
+    total += tl.sum(tl.log(product), axis=2)
     number = tl.sum(changes, axis=2)
     total += tl.where(number == 1, tl.sum(followed, axis=2), 0.0)
     tl.store(out + tile, total, mask=inside)

@@ -14,11 +14,3 @@ def softplus_change(logits, delta):
     after = logits + delta
     curved = tl.log(1 + tl.exp(-tl.abs(after))) - tl.log(1 + tl.exp(-tl.abs(logits)))
     return tl.maximum(after, 0.0) - tl.maximum(logits, 0.0) + curved
-
-
-@triton.jit
-def entropy(logits):
-    """-E[log q(z)] in nats."""
-    magnitude = tl.abs(logits)
-    small = tl.exp(-magnitude)
-    return magnitude * small / (1 + small) + tl.log(1 + small)

@@ -66,7 +66,6 @@ def _(logits: Tensor, weight: Tensor, sign: Tensor) -> Tensor:
 def deeper_changes(
     sign: Tensor, single: Tensor, cross: Tensor, z: Tensor, logits: Tensor, r: Tensor, margin: Tensor,
     log_p: Tensor, log_q: Tensor, generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int,
-    entropy: bool,
 ) -> Tensor:  # fmt: skip
     """Change of all terms of the layers deeper than the flipped one, without the linear terms, (N, H).
 
@@ -79,12 +78,11 @@ def deeper_changes(
         r: of the generative net.
         margin: of every unit.
         log_p: of every unit.
-        log_q: of every unit, or minus its entropy.
+        log_q: of every unit.
         generative: matrices of the generative net, in one row.
         inference: matrices of the inference net, in one row.
         layers: their sizes.
         layer: the flipped one.
-        entropy: whether -log q is replaced by the entropy.
     """
     sign, single, cross = sign.contiguous(), single.contiguous(), cross.contiguous()  # addresses are computed
     z, logits, r, margin, log_p, log_q = (packed.contiguous() for packed in (z, logits, r, margin, log_p, log_q))
@@ -101,11 +99,11 @@ def deeper_changes(
     with torch.cuda.device_of(change):  # triton launches on the current device
         change_kernel[tile.grid(rows, units)](
             a, weight, *factors_of(a, weight), sign, z_next, far, single, cross, change, listed, count,
-            rows, units, targets, sum(layers), entropy, *tile[:3], num_warps=tile.warps, enable_fp_fusion=True,
+            rows, units, targets, sum(layers), *tile[:3], num_warps=tile.warps, enable_fp_fusion=True,
         )  # fmt: skip
         walk_kernel[(walkers(change),)](
             listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference,
-            layer_table(tuple(layers), change.device)[layer:], sum(layers), entropy, PAIRS, block,
+            layer_table(tuple(layers), change.device)[layer:], sum(layers), PAIRS, block,
             num_warps=walk_warps(block, change.element_size()), enable_fp_fusion=True,
         )  # fmt: skip
     return change
@@ -115,7 +113,6 @@ def deeper_changes(
 def _(
     sign: Tensor, single: Tensor, cross: Tensor, z: Tensor, logits: Tensor, r: Tensor, margin: Tensor,
     log_p: Tensor, log_q: Tensor, generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int,
-    entropy: bool,
 ) -> Tensor:  # fmt: skip
     return torch.empty_like(sign, memory_format=torch.contiguous_format)
 

@@ -5,14 +5,12 @@ none. Of each it keeps the change of one layer, and goes down while any unit cha
 
     log p(z[m-1] | z[m])     the logits change by the sum of the changed units' weights, one row of a matrix each
     log p(z[m] | z[m+1])     linear in the change, with the old z[m+1]: the next layer's own first line corrects it
-    -log q(z[m+1] | z[m])    or its entropy; the same sum of rows of the inference net's matrix
+    -log q(z[m+1] | z[m])    the same sum of rows of the inference net's matrix
     z[m+1]                   unit k changes iff its logit moved beyond its margin
 """
 
 import triton
 import triton.language as tl
-
-from releg.kernels.triton.numerics import entropy as entropy_of
 
 
 @triton.jit
@@ -31,7 +29,7 @@ def sum_of_rows(step, column, z, left, left_size, right, right_size, block: tl.c
 @triton.jit
 def walk_kernel(
     listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference, shape, total_units,
-    entropy: tl.constexpr, block_pairs: tl.constexpr, block: tl.constexpr,
+    block_pairs: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Adds to `change` what follows from the sets of changed units of the listed flips of one layer.
 
@@ -44,13 +42,12 @@ def walk_kernel(
         r: logits of p(z[m] | z[m+1]), the prior's for the deepest layer.
         margin: by how much a unit's logit has to move before it changes.
         log_p: log p of every unit of z, given the layer below it.
-        log_q: log q of every unit of z; with entropies, minus its entropy.
+        log_q: log q of every unit of z.
         generative: matrices (H[m], H[m-1]) of all layers m > 0, one after the other.
         inference: matrices (H[m-1], H[m]) of all layers m > 0.
         shape: (depth + 1, 3) per layer: its size, where it begins in z and where in the two lists of matrices; from the
             flipped layer on, and 0 for the layer that is missing after the deepest.
         total_units: of all layers.
-        entropy: whether -log q is replaced by the entropy.
         block_pairs: flips that are followed at the same time.
         block: no less than the largest layer.
     """
@@ -72,9 +69,7 @@ def walk_kernel(
         t = 1 - 2 * tl.load(z + base + begin + column, mask=there, other=0.0)
         far = tl.load(margin + base + begin + column, mask=there, other=float("inf"))
         step = tl.where(t * delta > far, t, 0.0)  # the change of z[m]
-        slope = s * tl.load(generative + matrix + column * units + unit, mask=step != 0, other=0.0)
-        if not entropy:
-            slope -= a + delta
+        slope = s * tl.load(generative + matrix + column * units + unit, mask=step != 0, other=0.0) - a - delta
         gain = step * slope
         before = tl.zeros_like(step)  # the change of z[m-1], as far as this line does not know it already
         # sums of log(1 + exp(-|logit|)) after the change, as products: their factors are at most 2
@@ -109,12 +104,9 @@ def walk_kernel(
                 old = tl.load(log_q + base + next_begin + column, mask=in_next, other=0.0)
                 t = 1 - 2 * z_next
                 step = tl.where(t * moved_a > far, t, 0.0)
-                if entropy:
-                    gain += old + tl.where(in_next, entropy_of(a), 0.0)
-                else:
-                    signed = (2 * (z_next + step) - 1) * a
-                    gain += old - tl.minimum(signed, 0.0)
-                    curved_q *= 1 + tl.where(in_next, tl.exp(-tl.abs(signed)), 0.0)
+                signed = (2 * (z_next + step) - 1) * a
+                gain += old - tl.minimum(signed, 0.0)
+                curved_q *= 1 + tl.where(in_next, tl.exp(-tl.abs(signed)), 0.0)
             else:
                 step = tl.zeros_like(step)
             next_layer += 3

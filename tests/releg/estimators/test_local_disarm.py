@@ -7,6 +7,7 @@ from torch import Tensor
 from releg.estimators import local_disarm
 from releg.estimators.local_disarm import LocalDisArm
 from releg.estimators.parts.multi_sample import bound_changes
+from releg.estimators.parts.simulation import Simulation
 from tests.releg.estimators.test_unbiased import expectation
 
 
@@ -24,14 +25,8 @@ def test_the_test_has_power_a_wrong_constant_and_a_missing_weight_are_detected(
     with monkeypatch.context() as patch:
         patch.setattr(local_disarm, "bound_changes", doubled)
         assert error() > 0.01
-    original = local_disarm.simulate
-
-    def without_scores(*arguments: object) -> object:
-        simulation = original(*arguments)  # type: ignore[arg-type]
-        simulation.scores[:] = [torch.zeros_like(score) for score in simulation.scores]
-        return simulation
-
-    monkeypatch.setattr(local_disarm, "simulate", without_scores)
+    scoreless = property(lambda simulation: [torch.zeros_like(z) for z in simulation.path.z])
+    monkeypatch.setattr(Simulation, "scores", scoreless)
     assert error() > 0.001
 
 

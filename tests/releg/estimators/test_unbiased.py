@@ -12,6 +12,7 @@ from releg import estimators, exact, sbn
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts import simulation
+from releg.kernels import ENGINES
 from releg.kernels.dense import flip_differences
 from tests.releg.estimators.cases import BIASED, CASES, UNBIASED
 from tests.releg.helpers import largest_z, random_model, random_x
@@ -174,35 +175,36 @@ def test_every_estimator_of_the_package_is_in_the_list() -> None:
 
 
 def prior_at_the_mean(
-    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor], entropy: bool
+    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor]
 ) -> list[Tensor]:
     """A wrong engine: a flipped unit of the deepest layer is scored by the prior at its mean, so f1 - f0 lacks it."""
-    *shallower, deepest = flip_differences(model, path, generative_logits, entropy)
+    *shallower, deepest = flip_differences(model, path, generative_logits)
     return [*shallower, deepest - model.prior_logits.detach()]
 
 
 def without_own_log_q(
-    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor], entropy: bool
+    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor]
 ) -> list[Tensor]:
     """A wrong engine: -log q of the flipped unit is missing from the shallowest layer."""
-    shallowest, *deeper = flip_differences(model, path, generative_logits, entropy)
+    shallowest, *deeper = flip_differences(model, path, generative_logits)
     return [shallowest + path.logits[0].detach(), *deeper]
 
 
 def descendants_not_simulated(
-    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor], entropy: bool
+    model: sbn.SigmoidBeliefNet, path: sbn.Trajectory, generative_logits: list[Tensor]
 ) -> list[Tensor]:
     """A wrong engine: the deeper layers keep their values when a unit above them is flipped."""
     frozen = [torch.where(z == 1, 0.0, 1 - 1e-16) for z in path.z]  # noise that makes every unit stay as it is
-    return flip_differences(model, replace(path, noise=frozen), generative_logits, entropy)
+    return flip_differences(model, replace(path, noise=frozen), generative_logits)
 
 
 @pytest.mark.parametrize("engine", [prior_at_the_mean, without_own_log_q, descendants_not_simulated])
 @pytest.mark.parametrize("model", ["depth 2", "depth 3"])
-def test_the_test_has_power_a_broken_engine_is_detected(engine: Callable[..., list[Tensor]], model: str) -> None:
-    estimator = CommonRandomNumbers()
-    estimator.engine = engine
-    scores = z_scores(estimator, *MODELS[model], independent=True)
+def test_the_test_has_power_a_broken_engine_is_detected(
+    engine: Callable[..., list[Tensor]], model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENGINES, "dense", replace(ENGINES["dense"], differences=engine))
+    scores = z_scores(CommonRandomNumbers("dense"), *MODELS[model], independent=True)
     assert scores.abs().max() > 2 * largest_z(len(scores))
 
 

@@ -68,7 +68,7 @@ class Unit:
         noise, self.probability = exact.noise_cells(model, x)
         rows = x.expand(len(self.probability), -1)
         path = model.infer(rows, noise)
-        difference = flip_differences(model, path, [], entropy=False)[layer][:, unit]
+        difference = flip_differences(model, path, [])[layer][:, unit]
         signal = layer_signals(model.log_p_terms(rows, path.z), path.log_q_terms())[layer].detach()
         z = path.z[layer][:, unit]
         logit = path.logits[layer][:, unit].detach()

@@ -1,14 +1,10 @@
 """What is particular to the batched engine: products instead of softplus, and how long they may be."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch._dynamo.exc import TorchDynamoException
 from torch.nn.functional import logsigmoid
 
 from releg.kernels import batched
-from releg.kernels.batched import BatchedEngine
 from releg.kernels.dense import flip_differences
 from releg.kernels.log_product import CHUNK, LogProduct
 from tests.releg.helpers import random_model, random_x
@@ -46,9 +42,8 @@ def test_weights_whose_exponential_overflows_are_not_multiplied_at_all() -> None
     assert LogProduct(torch.zeros(1, 3), torch.full((2, 3), 90.0)).chunk == 0
 
 
-@pytest.mark.parametrize("entropy", [False, True])
 @pytest.mark.parametrize("scale", [0.2, 2.0, 50.0])
-def test_rows_in_which_no_unit_changed_need_no_simulation_to_be_right(scale: float, entropy: bool) -> None:
+def test_rows_in_which_no_unit_changed_need_no_simulation_to_be_right(scale: float) -> None:
     """Noise far from every threshold: nothing below a flipped unit changes, so only direct terms are left."""
     model, x = random_model(10, [6, 5, 4], scale, 1), random_x(5, 10, 1)
     for linear in model.inference[1:]:
@@ -56,7 +51,7 @@ def test_rows_in_which_no_unit_changed_need_no_simulation_to_be_right(scale: flo
     path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(1)))
     logits = [r.detach() for r in model.generative_logits(path.z)]
     for answer, expected in zip(
-        BatchedEngine()(model, path, logits, entropy), flip_differences(model, path, logits, entropy), strict=True
+        batched.flip_differences(model, path, logits), flip_differences(model, path, logits), strict=True
     ):
         assert (answer - expected).abs().max() <= 1e-9 * (1 + expected.abs().max())
 
@@ -64,45 +59,5 @@ def test_rows_in_which_no_unit_changed_need_no_simulation_to_be_right(scale: flo
 def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold() -> None:
     model, x = random_model(5, [4, 3, 2], 0.0, 0), random_x(3, 5, 0)
     path = model.infer(x, [torch.full((3, size), 0.5, dtype=torch.float64) for size in model.layers])
-    for answer in BatchedEngine()(model, path, model.generative_logits(path.z)):
+    for answer in batched.flip_differences(model, path, model.generative_logits(path.z)):
         assert answer.abs().max() < 1e-12
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("scale", [0.1, 2.0, 5.0, 100.0])  # products of 64, of 40, of few factors, and none
-def test_compiled_log_products_equal_those_that_are_not(scale: float, caplog: pytest.LogCaptureFixture) -> None:
-    """Every scale but the first reuses what the first compiled."""
-    for layers, rows in ([30, 20], 5), ([7, 1, 6], 1):
-        model, x = random_model(70, layers, scale, 1), random_x(rows, 70, 1)
-        path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(1)))
-        logits = [r.detach() for r in model.generative_logits(path.z)]
-        answer = BatchedEngine(compiled=True)(model, path, logits)
-        for a, b in zip(answer, BatchedEngine()(model, path, logits), strict=True):
-            assert (a - b).abs().max() <= 1e-12 * (1 + b.abs().max())
-    assert "not compiled" not in caplog.text
-
-
-def test_log_products_are_computed_as_they_are_where_compiling_fails(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def failing() -> Callable[..., torch.Tensor]:
-        def call(*arguments: object) -> torch.Tensor:
-            raise TorchDynamoException("no C++ compiler")
-
-        return call
-
-    monkeypatch.setattr(batched, "_fused", failing)
-    model, x = random_model(9, [6, 5], 1.0, 1), random_x(4, 9, 1)
-    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(1)))
-    answer = BatchedEngine(compiled=True)(model, path, model.generative_logits(path.z))
-    for a, b in zip(answer, flip_differences(model, path, []), strict=True):
-        assert (a - b).abs().max() <= 1e-9 * (1 + b.abs().max())
-    assert "since torch.compile failed: no C++ compiler" in caplog.text
-
-
-def test_what_is_compiled_is_the_log_product() -> None:
-    """The formula by itself, uncompiled: fast enough for every run of the suite."""
-    product = LogProduct(torch.randn(4, 70).double(), torch.randn(6, 70).double())
-    sign = 1 - 2 * torch.randint(2, (4, 6)).double()
-    answer = batched.log_of_products(product.stay, product.move, product.up, product.down, sign, product.chunk)
-    assert (answer - product(ALL, ALL, sign)).abs().max() < 1e-12

@@ -13,9 +13,8 @@ from lightning_modules.shipped_estimators import read_estimator
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.kernels import engine_for
+from releg.kernels import cpu, triton
 from releg.kernels.dense import flip_differences
-from releg.kernels.triton import TritonEngine
 from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
 from tests.lightning_modules.run_states import wait_for_new_checkpoint
@@ -39,13 +38,12 @@ def error(left: list[Tensor], right: list[Tensor]) -> float:
     return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs)
 
 
-@pytest.mark.parametrize("entropy", [False, True])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 50.0])
 @pytest.mark.parametrize("layers", [[5], [257, 3], [1, 1, 1], [40, 30, 50], [64, 32, 16, 8], [1000, 1000]])
-def test_triton_equals_the_reference(layers: list[int], scale: float, entropy: bool) -> None:
+def test_triton_equals_the_reference(layers: list[int], scale: float) -> None:
     model = random_model(20, layers, scale, len(layers)).cuda()
     path, r = simulate(model, 3, 1)
-    assert error(TritonEngine()(model, path, r, entropy), flip_differences(model, path, r, entropy)) < 1e-9
+    assert error(triton.flip_differences(model, path, r), flip_differences(model, path, r)) < 1e-9
 
 
 @pytest.mark.parametrize("layers", [[200, 200], [256, 128, 64, 32], [200, 200, 200, 200]])
@@ -54,10 +52,10 @@ def test_a_batch_of_100_of_the_papers_nets_equals_the_cpu_engine(layers: list[in
     torch.manual_seed(0)
     model = SigmoidBeliefNet(784, layers).double()
     path, r = simulate(model, 100, 1)
-    expected = engine_for("cpu", 256.0, None)(model, path, r, False)
+    expected = cpu.flip_differences(model, path, r)
     model.cuda()
     path, r = simulate(model, 100, 1)
-    assert error(TritonEngine()(model, path, r), expected) < 1e-9
+    assert error(triton.flip_differences(model, path, r), expected) < 1e-9
 
 
 def test_float32_is_as_exact_as_on_the_cpu() -> None:
@@ -66,11 +64,11 @@ def test_float32_is_as_exact_as_on_the_cpu() -> None:
     model = SigmoidBeliefNet(784, [200, 200])
     path, r = simulate(model, 100, 1)
     frozen = Trajectory(path.x, path.centred, [1 - z for z in path.z], path.logits, path.z)
-    expected = engine_for("cpu", 256.0, None)(model, frozen, r, False)
+    expected = cpu.flip_differences(model, frozen, r)
     model.cuda()
     lists = [[t.cuda() for t in tensors] for tensors in (frozen.noise, frozen.logits, frozen.z)]
     moved = Trajectory(frozen.x.cuda(), frozen.centred.cuda(), *lists)
-    assert error(TritonEngine()(model, moved, [logits.cuda() for logits in r]), expected) < 1e-4
+    assert error(triton.flip_differences(model, moved, [logits.cuda() for logits in r]), expected) < 1e-4
 
 
 def test_the_answer_is_the_same_bit_for_bit_when_asked_again() -> None:
@@ -78,9 +76,9 @@ def test_the_answer_is_the_same_bit_for_bit_when_asked_again() -> None:
     torch.manual_seed(0)
     model = SigmoidBeliefNet(784, [200, 200, 200]).cuda()
     path, r = simulate(model, 100, 1)
-    first = TritonEngine()(model, path, r)
+    first = triton.flip_differences(model, path, r)
     for _ in range(5):
-        assert all(torch.equal(a, b) for a, b in zip(first, TritonEngine()(model, path, r), strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(first, triton.flip_differences(model, path, r), strict=True))
 
 
 def answer_on(device: str, name: str) -> tuple[Estimate, list[Tensor]]:
@@ -125,7 +123,7 @@ def test_a_training_step_never_waits_for_the_device(name: str) -> None:
 def test_tensors_on_another_gpu_than_the_current_one() -> None:
     model = random_model(20, [40, 30, 50], 1.0, 1).to("cuda:1")
     path, r = simulate(model, 3, 1)
-    assert error(TritonEngine()(model, path, r), flip_differences(model, path, r)) < 1e-9
+    assert error(triton.flip_differences(model, path, r), flip_differences(model, path, r)) < 1e-9
 
 
 @pytest.mark.parametrize("estimator", ["common_random_numbers", "likelihood_ratio"])

@@ -6,18 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from releg.kernels import AutoEngine, EngineName, engine_for
-from releg.kernels.batched import BatchedEngine
-from releg.kernels.cpu import CpuEngine
+from releg.kernels import ENGINES, EngineName, batched, check_engine, cpu, flip_differences
 from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.releg.helpers import random_model, simulate
 
 FAST: list[EngineName] = ["batched", "cpu"]
 
 
-def answers(name: EngineName, model: SigmoidBeliefNet, rows: int, seed: int, entropy: bool) -> list[Tensor]:
+def answers(name: EngineName, model: SigmoidBeliefNet, rows: int, seed: int) -> list[Tensor]:
     path, logits = simulate(model, rows, seed)
-    return engine_for(name, 256.0, None)(model, path, logits, entropy)
+    return flip_differences(name, model, path, logits)
 
 
 def assert_agree(left: list[Tensor], right: list[Tensor], tolerance: float) -> None:
@@ -26,15 +24,12 @@ def assert_agree(left: list[Tensor], right: list[Tensor], tolerance: float) -> N
         assert (a - b).abs().max().item() <= tolerance * scale if b.numel() else a.shape == b.shape, layer
 
 
-@pytest.mark.parametrize("entropy", [False, True])
 @pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("layers", [[5], [7, 3], [4, 1, 6], [3, 5, 2, 4], [2, 1, 3, 1, 2, 4]])
 @pytest.mark.parametrize("name", FAST)
-def test_engine_equals_the_reference_in_float64(
-    name: EngineName, layers: list[int], scale: float, entropy: bool
-) -> None:
+def test_engine_equals_the_reference_in_float64(name: EngineName, layers: list[int], scale: float) -> None:
     model = random_model(9, layers, scale, seed=len(layers))
-    assert_agree(answers(name, model, 4, 1, entropy), answers("dense", model, 4, 1, entropy), 1e-9)
+    assert_agree(answers(name, model, 4, 1), answers("dense", model, 4, 1), 1e-9)
 
 
 @settings(max_examples=40)
@@ -43,23 +38,22 @@ def test_engine_equals_the_reference_in_float64(
     layers=st.lists(st.integers(1, 20), min_size=1, max_size=6),
     rows=st.integers(1, 5),
     scale=st.sampled_from([0.1, 1.0, 3.0, 10.0]),
-    entropy=st.booleans(),
     seed=st.integers(0, 2**31),
 )
 def test_engines_equal_the_reference_for_any_shape(
-    data_size: int, layers: list[int], rows: int, scale: float, entropy: bool, seed: int
+    data_size: int, layers: list[int], rows: int, scale: float, seed: int
 ) -> None:
     model = random_model(data_size, layers, scale, seed)
-    expected = answers("dense", model, rows, seed, entropy)
+    expected = answers("dense", model, rows, seed)
     for name in FAST:
-        assert_agree(answers(name, model, rows, seed, entropy), expected, 1e-9)
+        assert_agree(answers(name, model, rows, seed), expected, 1e-9)
 
 
 @pytest.mark.parametrize("layers", [[1000], [1000, 1], [1, 1000], [64, 65, 63]])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_wide_layers_and_single_rows(layers: list[int], rows: int) -> None:
     model = random_model(20, layers, 0.2, seed=2)
-    assert_agree(answers("cpu", model, rows, 2, False), answers("batched", model, rows, 2, False), 1e-9)
+    assert_agree(answers("cpu", model, rows, 2), answers("batched", model, rows, 2), 1e-9)
 
 
 def away_from_ties(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Trajectory, list[Tensor]]:
@@ -80,35 +74,36 @@ def away_from_ties(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Traje
 def test_float32_agrees_to_a_thousandth_away_from_ties(layers: list[int], scale: float) -> None:
     model = random_model(50, layers, scale, seed=7, dtype=torch.float32)
     path, logits = away_from_ties(model, 5, 7)
-    cpu = CpuEngine()(model, path, logits)
-    batched = BatchedEngine()(model, path, logits)
-    for a, b in zip(cpu, batched, strict=True):
+    for a, b in zip(*(flip_differences(name, model, path, logits) for name in FAST), strict=True):
         assert (a - b).abs().max() < 1e-3 * max(1.0, scale)  # float32 resolves 6e-8 of sums that grow with the weights
 
 
 def test_same_answer_for_one_and_two_threads_bit_for_bit() -> None:
     model = random_model(60, [40, 30, 20], 0.5, seed=3, dtype=torch.float32)
     path, logits = simulate(model, 100, 3)
-    one, two = CpuEngine(threads=1)(model, path, logits), CpuEngine(threads=2)(model, path, logits)
-    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found.append(cpu.flip_differences(model, path, logits))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_rows_do_not_depend_on_the_rows_beside_them() -> None:
     model = random_model(20, [10, 8], 1.0, seed=4)
     path, logits = simulate(model, 700, 4)  # more than one pass of the cpu engine
-    whole = CpuEngine()(model, path, logits)
+    whole = cpu.flip_differences(model, path, logits)
     few = Trajectory(path.x[650:], path.centred[650:], [n[650:] for n in path.noise], [a[650:] for a in path.logits],
                [z[650:] for z in path.z])  # fmt: skip
-    part = CpuEngine()(model, few, [r[650:] for r in logits])
+    part = cpu.flip_differences(model, few, [r[650:] for r in logits])
     assert all(torch.equal(a[650:], b) for a, b in zip(whole, part, strict=True))
 
 
 def test_nothing_is_carried_over_from_one_call_to_the_next() -> None:
-    engine = CpuEngine()
     models = [random_model(12, [6, 5], 1.0, seed=5), random_model(12, [6, 5], 3.0, seed=6), random_model(7, [9], 1.0)]
     paths = [simulate(model, 4, 5) for model in models]
-    first = [engine(model, *parts) for model, parts in zip(models, paths, strict=True)]
-    again = [CpuEngine()(model, *parts) for model, parts in zip(models, paths, strict=True)]
+    first = [cpu.flip_differences(model, *parts) for model, parts in zip(models, paths, strict=True)]
+    cpu._free.clear()
+    again = [cpu.flip_differences(model, *parts) for model, parts in zip(models, paths, strict=True)]
     for left, right in zip(first, again, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
@@ -117,29 +112,19 @@ def test_nothing_is_carried_over_from_one_call_to_the_next() -> None:
 def test_batched_answers_do_not_depend_on_the_memory_bound(memory_mib: float) -> None:
     model = random_model(15, [9, 7, 5], 1.0, seed=8)
     path, logits = simulate(model, 6, 8)
-    for entropy in (False, True):
-        bounded = BatchedEngine(memory_mib)(model, path, logits, entropy)
-        assert_agree(bounded, BatchedEngine()(model, path, logits, entropy), 1e-12)
+    bounded = batched.flip_differences(model, path, logits, memory_mib)
+    assert_agree(bounded, batched.flip_differences(model, path, logits), 1e-12)
 
 
-def test_auto_takes_the_cpu_kernel_for_cpu_tensors_and_batched_for_others() -> None:
-    engine = engine_for("auto", 256.0, None)
-    assert isinstance(engine, AutoEngine)
-    assert isinstance(engine.choose(torch.zeros(1)), CpuEngine)
-    assert isinstance(engine.choose(torch.zeros(1, device="meta")), BatchedEngine)
-    assert isinstance(AutoEngine(BatchedEngine(), None).choose(torch.zeros(1)), BatchedEngine)  # numba is missing
+def test_auto_takes_the_first_engine_that_runs_on_the_tensors() -> None:
+    for x, expected in {
+        torch.zeros(1): "cpu",
+        torch.zeros(1, dtype=torch.bfloat16): "batched",
+        torch.zeros(1, device="meta"): "batched",
+    }.items():
+        assert next(name for name, engine in ENGINES.items() if engine.runs_on(x)) == expected
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: engine_for("fast", 256.0, None), "engine is 'fast', expected one of auto, cpu, triton, "),  # type: ignore[arg-type]
-        (lambda: BatchedEngine(0.0), "memory_mib is 0.0, expected a positive number"),
-        (lambda: CpuEngine(threads=0), "threads is 0, expected at least 1"),
-    ],
-)
-def test_bad_settings_are_refused(call: object, message: str) -> None:
-    assert callable(call)
-    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared below, literally
-        call()
-    assert message in str(error.value)
+def test_an_unknown_engine_is_refused() -> None:
+    with pytest.raises(ValueError, match="engine is 'fast', expected one of auto, cpu, triton, batched, dense"):
+        check_engine("fast")

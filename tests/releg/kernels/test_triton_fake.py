@@ -11,9 +11,7 @@ from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts.simulation import simulate
-from releg.kernels import AutoEngine, engine_for
-from releg.kernels.batched import BatchedEngine
-from releg.kernels.triton import TritonEngine
+from releg.kernels import ENGINES, flip_differences
 from releg.sbn import SigmoidBeliefNet
 from releg.without_gpu.fake import FakeTensors, move_to_cuda
 from tests.releg.estimators.cases import CASES
@@ -28,7 +26,6 @@ MATRIX = "log_product.py looks at the largest weight of a matrix"
 KEPT = "the number of kept flips decides the size of the arrays that follow"
 WAITS = {
     "crn dense": ({"copy"}, "the reference lists its flips on the CPU"),
-    "crn dense with entropies": ({"copy"}, "the reference lists its flips on the CPU"),
     "crn batched": ({"item", "nonzero"}, f"{MATRIX}; the number of changed units decides a size"),
     "local expectation": ({"item"}, MATRIX),
     "local expectation, batched": ({"item", "nonzero"}, f"{MATRIX}; the engine is the batched one"),
@@ -65,14 +62,13 @@ def test_estimators_answer_on_cuda_and_wait_for_it_only_where_it_is_known(name: 
     assert set(waits) == WAITS.get(name, (set(), ""))[0]
 
 
-@pytest.mark.parametrize("entropy", [False, True])
 @pytest.mark.parametrize("layers", [[7], [6, 5], [6, 5, 4, 3]])
-def test_common_random_numbers_never_wait_on_cuda(layers: list[int], entropy: bool) -> None:
+def test_common_random_numbers_never_wait_on_cuda(layers: list[int]) -> None:
     model = SigmoidBeliefNet(12, layers)
     with fake_cuda() as waits:
         move_to_cuda(model)
         x = torch.empty(ROWS, 12, device="cuda")
-        answer = CommonRandomNumbers(entropy=entropy).estimate(model, x, model.draw_noise(x))
+        answer = CommonRandomNumbers().estimate(model, x, model.draw_noise(x))
     assert [gradient.shape for gradient in answer.logit_grads or []] == [(ROWS, size) for size in layers]
     assert not waits.counts
 
@@ -141,24 +137,22 @@ def test_a_constant_on_the_cpu_in_the_triton_engine_is_noticed(monkeypatch: pyte
         estimated(CommonRandomNumbers(engine="triton"))
 
 
-def test_cpu_tensors_are_refused_outside_the_interpreter() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.half])
+def test_auto_takes_triton_for_cuda_tensors_and_batched_where_it_is_missing(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first() -> str:
+        return next(name for name, engine in ENGINES.items() if engine.runs_on(x))
+
+    with FakeTensors():
+        x = torch.zeros(1, dtype=dtype, device="cuda")
+        assert first() == ("batched" if dtype == torch.half else "triton")
+        monkeypatch.setattr("releg.kernels.HAS_TRITON", False)
+        assert first() == "batched"
+
+
+def test_triton_refuses_cpu_tensors() -> None:
     model, x = random_model(5, [4, 3]), random_x(2, 5)
     path = model.infer(x, model.draw_noise(x))
-    with pytest.raises(ValueError, match="expected a CUDA device; use engine='auto', or, for tests on a CPU, start"):
-        TritonEngine()(model, path, model.generative_logits(path.z))
-
-
-def test_auto_takes_triton_for_cuda_tensors_and_batched_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = engine_for("auto", 256.0, None)
-    assert isinstance(engine, AutoEngine)
-    with FakeTensors():
-        for dtype, expected in [
-            (torch.float32, TritonEngine),
-            (torch.float64, TritonEngine),
-            (torch.half, BatchedEngine),
-        ]:
-            assert isinstance(engine.choose(torch.zeros(1, dtype=dtype, device="cuda")), expected)
-        monkeypatch.setattr("releg.kernels.has_triton", lambda: False)
-        assert isinstance(engine.choose(torch.zeros(1, device="cuda")), BatchedEngine)
-        with pytest.raises(ImportError, match="engine 'triton' needs triton, which is not installed"):
-            engine_for("triton", 256.0, None)
+    with pytest.raises(ValueError, match=r"x is torch.float64 on cpu, which engine 'triton' cannot compute on"):
+        flip_differences("triton", model, path, model.generative_logits(path.z))

@@ -89,7 +89,7 @@ def test_parts_of_an_interrupted_measurement_are_kept_and_damaged_ones_measured_
 ANOTHER: dict[str, dict[str, Any]] = {
     "seed": {"seed": 6},
     "samples": {"samples_per_image": SAMPLES + 1},
-    "setting": {"estimators": {"lr": LikelihoodRatio([]), "crn": CommonRandomNumbers("batched", entropy=True)}},
+    "setting": {"estimators": {"lr": LikelihoodRatio([]), "crn": CommonRandomNumbers("batched")}},
 }
 
 

@@ -22,15 +22,15 @@ from tests.releg.kernels.interpreted import faulty_module
 
 def wanted(architecture: int) -> Iterator[Kernel]:
     """All in float32 for every architecture; the rest once, as it takes a while."""
-    yield from kernels(torch.float32, False)
+    yield from kernels(torch.float32)
     if architecture == 80:
-        yield from kernels(torch.float64, False)
+        yield from kernels(torch.float64)
         yield Kernel(
             "changes of layers of 1 unit", change_kernel, torch.float32, 2,
-            {"entropy": False, "block_rows": 4, "block_units": 4, "block_targets": 64, "units": 1, "targets": 1},
+            {"block_rows": 4, "block_units": 4, "block_targets": 64, "units": 1, "targets": 1},
         )  # fmt: skip
     if architecture == 90:
-        yield from kernels(torch.float32, True, block=1024)
+        yield from kernels(torch.float32, block=1024)
 
 
 def measured(kernel: Kernel, architecture: int) -> dict[str, int]:
@@ -47,7 +47,7 @@ def measured(kernel: Kernel, architecture: int) -> dict[str, int]:
 
 def spilling() -> dict[str, int]:
     """What is measured of a kernel that needs more registers than there are."""
-    constants: dict[str, int | bool] = {"entropy": False, "block_pairs": 1, "block": 1024}
+    constants: dict[str, int | bool] = {"block_pairs": 1, "block": 1024}
     return measured(Kernel("a layer of 1024 units in one warp", walk_kernel, torch.float32, 1, constants), 80)
 
 
@@ -55,7 +55,7 @@ def not_compiling() -> str:
     """What the compiler says to a kernel that the interpreter accepts: a variable that changes its type in a loop."""
     with tempfile.TemporaryDirectory() as folder:
         faulty = faulty_module(Path(folder), "walk", "next_layer += 3", "next_layer = next_layer + 3.0").walk_kernel
-        constants: dict[str, int | bool] = {"entropy": False, "block_pairs": 1, "block": 64}
+        constants: dict[str, int | bool] = {"block_pairs": 1, "block": 64}
         try:
             Kernel("walk", faulty, torch.float32, 1, constants).compiled(80)
         except triton.CompilationError as error:

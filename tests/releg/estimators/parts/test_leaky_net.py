@@ -1,13 +1,10 @@
-"""A leaky net at many neighbours at once, by a sweep over its pieces or by the compiled pass, is the net."""
-
-import copy
+"""A leaky net at many neighbours at once, by a sweep over its pieces, is the net."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from releg.compiled.leaky_net import is_compiled_for
 from releg.estimators.parts.leaky_net import evaluate
 
 LEAK = 0.3
@@ -52,23 +49,3 @@ def test_where_a_unit_bends_both_its_lines_have_the_nets_value() -> None:
     steps = (-first.bias / first.weight[:, 0])[None, 1:2].detach()
     _, swept = evaluate(first, last, LEAK, nothing, nothing, steps)
     torch.testing.assert_close(swept, directly(first, last, nothing, nothing, steps), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("hidden", [1, 3, 100])
-def test_the_compiled_pass_is_the_net_in_float32(hidden: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    first, last = a_net(hidden)
-    generator = torch.Generator().manual_seed(1)
-    s, k = (5 * torch.randn(6, generator=generator) for _ in range(2))
-    steps, weights = 30 * torch.randn(6, 41, generator=generator), torch.randn(6, 41, 2, generator=generator)
-    direct = directly(first, last, *(values.double() for values in (s, k, steps)))
-    expected = torch.autograd.grad((direct * weights).sum(), [*first.parameters(), *last.parameters()])
-    small_first, small_last = copy.deepcopy(first).float(), copy.deepcopy(last).float()
-    _, passed = evaluate(small_first, small_last, LEAK, s, k, steps)
-    assert is_compiled_for(s, steps, outputs=2)
-    torch.testing.assert_close(passed.double(), direct, rtol=1e-5, atol=1e-4)
-    got = torch.autograd.grad((passed * weights).sum(), [*small_first.parameters(), *small_last.parameters()])
-    for ours, wanted in zip(got, expected, strict=True):
-        torch.testing.assert_close(ours.double(), wanted, rtol=1e-4, atol=1e-4 * float(wanted.abs().max()))
