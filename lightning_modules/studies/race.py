@@ -1,6 +1,6 @@
 """python -m lightning_modules.studies.race [--jobs N]: every shipped estimator, trained alike on SBN(200-200).
 
-One run each, with the steps and the recipe of the budget quick. Writes extended_runs.json and race.md with its figure
+One run each, with the steps and the recipe of the budget quick. Writes race_runs.json and race.md with its figure
 to results/mine/quick; the same command continues after an interruption.
 """
 
@@ -17,8 +17,8 @@ from lightning_modules.grid.record import entry_of
 from lightning_modules.run.lock import locked
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from lightning_modules.studies.study import make_missing, options_of
-from releg.records.file_names import EXTENDED_RUNS
-from releg.records.names import DEFAULT_BUDGET, ESTIMATORS, EXTENDED_ARCHITECTURE
+from releg.records.file_names import RACE_RUNS
+from releg.records.names import DEFAULT_BUDGET, ESTIMATORS, RACE_ARCHITECTURE
 from releg.records.runs import Entry, read_runs, write_runs
 from releg.report.race import write_race
 
@@ -27,9 +27,9 @@ PAPERS = {known.config: name for name, known in ESTIMATORS.items()}  # how table
 
 def race_run(config: str, results: Path) -> GridRun:
     """The run of the estimator with this config."""
-    words = config_words(EXTENDED_ARCHITECTURE, f"{config}.yaml", budget_file(DEFAULT_BUDGET))
+    words = config_words(RACE_ARCHITECTURE, f"{config}.yaml", budget_file(DEFAULT_BUDGET))
     name = PAPERS.get(config, config)
-    return GridRun(EXTENDED_ARCHITECTURE, name, 0, (*words, "--results_dir", str(results)))
+    return GridRun(RACE_ARCHITECTURE, name, 0, (*words, "--results_dir", str(results)))
 
 
 def racer(config: str, status: RunStatus) -> Entry:
@@ -44,11 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
     results = options.results
     results.mkdir(parents=True, exist_ok=True)
     with locked(results) as lock:
-        recorded = read_runs(results, EXTENDED_RUNS) if (results / EXTENDED_RUNS).is_file() else []
+        recorded = read_runs(results, RACE_RUNS) if (results / RACE_RUNS).is_file() else []
         known = {entry.estimator for entry in recorded}
         new = [config for config in shipped_names() if PAPERS.get(config, config) not in known]
         made = make_missing([race_run(config, results) for config in new], options.jobs, lock)
-        write_runs(results, [*recorded, *map(racer, new, made)], {}, EXTENDED_RUNS)
+        write_runs(results, [*recorded, *map(racer, new, made)], {}, RACE_RUNS)
         write_race(results)
     return 0
 

@@ -70,7 +70,7 @@ SCHEDULES = {
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
 FIGURE1_IMAGES, FIGURE1_SAMPLES = 50_000, 1_000  # on which the paper measures gradient variances, and of each
-EXTENDED_ARCHITECTURE = "200-200"  # of the second table
+RACE_ARCHITECTURE = "200-200"
 
 AUTHORS_STEPS = 2_000_000  # of the authors' later code
 BUDGETS = {  # steps per run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from releg.records.file_names import BENCH, COMPARE, EXTENDED_RUNS, PROTOCOL_CURVES, RUNS, TRIALS
+from releg.records.file_names import BENCH, COMPARE, PROTOCOL_CURVES, RACE_RUNS, RUNS, TRIALS
 from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.figure1 import write_figure1
@@ -18,7 +18,7 @@ from releg.report.variance import write_variance
 # By the file that a page is made from
 OF_RUNS = (write_table1, write_figure1, write_variance)
 OTHERS: Mapping[str, Callable[[Path], object]] = {
-    EXTENDED_RUNS: write_race,
+    RACE_RUNS: write_race,
     TRIALS: write_recipe,
     PROTOCOL_CURVES: write_protocol,
     COMPARE: write_compare,

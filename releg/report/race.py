@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
-from releg.records.file_names import EXTENDED_RUNS, RACE
+from releg.records.file_names import RACE, RACE_RUNS
 from releg.records.names import ESTIMATORS, label_of
 from releg.records.runs import Entry, read_runs
 from releg.report.curves import Bound, bounds_of
@@ -96,7 +96,7 @@ def write_race(results: Path) -> str:
 
 def race(results: Path) -> list[Racer]:
     """All estimators, the lowest bound at LR's time first; none without LR."""
-    runs = read_runs(results, EXTENDED_RUNS) if (results / EXTENDED_RUNS).is_file() else []
+    runs = read_runs(results, RACE_RUNS) if (results / RACE_RUNS).is_file() else []
     runs = [run for run in runs if run.net == runs[0].net]  # one race, one net
     bounds = bounds_of(runs, results / RACE)
     curves = {run: [bound for bound in bounds if bound[:2] == run] for run in dict.fromkeys(b[:2] for b in bounds)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from releg.files import readable
 from releg.records.file_names import RECIPE_PAGE, RUNS, TRIALS
-from releg.records.names import CONSTANT_RATE, EXTENDED_ARCHITECTURE, label_of
+from releg.records.names import CONSTANT_RATE, label_of
 from releg.records.runs import Entry, read_runs
 from releg.report.numbers import count, distinct, nats
 from releg.report.page import Column, markdown, write_page
@@ -33,7 +33,7 @@ COLUMNS: list[Column[Trial]] = [
     ),
     Column("schedule", lambda trial: schedule_words(trial["shape"]), is_text=True),
     Column("peak rate", lambda trial: f"{trial['rate']:g}"),
-    Column("warm-up", lambda trial: count(trial.get("warmup", 0))),
+    Column("warm-up", lambda trial: count(trial["warmup"])),
     Column("bound", lambda trial: nats(-trial["val/elbo"]) + "†" * trial.get("published", False)),
     Column("best step", lambda trial: count(trial["best_step"])),
     Column("units in use", lambda trial: ", ".join(map(str, trial.get("units_in_use", [])))),
@@ -42,25 +42,29 @@ COLUMNS: list[Column[Trial]] = [
 
 def write_recipe(results: Path) -> str:
     """Write recipe.md: a table per net and number of steps, the lowest bound first."""
-    published = [_published(run) for run in read_runs(results)] if (results / RUNS).is_file() else []
     with readable(results / TRIALS, "what python -m lightning_modules.studies.recipe writes", "run it again"):
         trials: list[Trial] = json.loads((results / TRIALS).read_bytes())
-        groups: dict[tuple[str, int], list[Trial]] = {(_net(trial), trial["steps"]): [] for trial in trials}
-        for trial in [*trials, *(run for run in published if run["shape"] != CONSTANT_RATE and run["seed"] == 0)]:
-            if (_net(trial), trial["steps"]) in groups:
-                groups[_net(trial), trial["steps"]].append(trial)
-        tables = [part for key in sorted(groups) for part in _table(*key, groups[key])]
+        groups = sorted({_group(trial) for trial in trials})
+        beside = [*trials, *(_published(run) for run in _first_seeds(results))]
+        tables = [part for group in groups for part in _table(group, [t for t in beside if _group(t) == group])]
     made = distinct(text for trial in trials for text in trial["commit"].split("; "))
     return write_page(results / RECIPE_PAGE, CAPTION, *tables, f"Commits: {made}")
 
 
-def _table(net: str, steps: int, trials: Sequence[Trial]) -> list[str]:
+def _group(trial: Trial) -> tuple[str, int]:
+    """The table that it stands in."""
+    return trial["architecture"], trial["steps"]
+
+
+def _table(group: tuple[str, int], trials: Sequence[Trial]) -> list[str]:
     ordered = sorted(trials, key=lambda trial: (trial["estimator"], -trial["val/elbo"]))
-    return [f"## SBN({net}), {steps:,} steps", markdown(COLUMNS, ordered)]
+    return [f"## SBN({group[0]}), {group[1]:,} steps", markdown(COLUMNS, ordered)]
 
 
-def _net(trial: Trial) -> str:
-    return str(trial.get("architecture", EXTENDED_ARCHITECTURE))
+def _first_seeds(results: Path) -> list[Entry]:
+    """The runs of the published table that belong beside the trials: those with seed 0 whose rate falls."""
+    runs = read_runs(results) if (results / RUNS).is_file() else []
+    return [run for run in runs if run.seed == 0 and run.schedule != CONSTANT_RATE]
 
 
 def _published(run: Entry) -> Trial:
@@ -71,7 +75,6 @@ def _published(run: Entry) -> Trial:
         "rate": run.rate,
         "shape": run.schedule,
         "steps": run.steps,
-        "seed": run.seed,
         "binarization": run.config.get("data.binarization"),
         "warmup": run.warmup,
         "published": True,

@@ -27,7 +27,7 @@ def test_every_shipped_estimator_takes_part_once(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(race, "make_missing", make_missing)
     assert main(["--results", str(tmp_path)]) == main(["--results", str(tmp_path)]) == 0
     assert made == ["lr", "straight_through", "vimco"]
-    kinds = {entry.estimator: (entry.unbiased, entry.objective) for entry in read_runs(tmp_path, "extended_runs.json")}
+    kinds = {entry.estimator: (entry.unbiased, entry.objective) for entry in read_runs(tmp_path, "race_runs.json")}
     assert kinds == {"lr": (True, "elbo"), "straight_through": (False, "elbo"), "vimco": (True, "multi_sample")}
 
 

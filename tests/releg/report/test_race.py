@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightning_modules.shipped_estimators import shipped_names
-from releg.records.file_names import EXTENDED_RUNS
+from releg.records.file_names import RACE_RUNS
 from releg.report.curves import Bound
 from releg.report.race import draw, race, seconds_to, value_at, write_race
 from tests.releg.report.synthetic import entry, write_curves
@@ -28,7 +28,7 @@ def write(results: Path, runs: dict[str, tuple[float, float]], seeds: int = 1) -
             run = entry("200-200", name, seed, 100.0) | {"unbiased": name != "reinmax"}
             write_curves(results, run, end - 14 * seed, ms_per_step)
             entries.append(run)
-    (results / EXTENDED_RUNS).write_text(json.dumps({"runs": entries}))
+    (results / RACE_RUNS).write_text(json.dumps({"runs": entries}))
     return results
 
 
@@ -80,8 +80,8 @@ def test_a_clone_without_the_runs_makes_the_same_files_from_the_csv(tmp_path: Pa
 
 def test_without_lr_there_is_no_race_and_no_old_file_is_left(tmp_path: Path) -> None:
     write_race(write(tmp_path, RUNS))
-    runs = json.loads((tmp_path / EXTENDED_RUNS).read_text())["runs"]
-    (tmp_path / EXTENDED_RUNS).write_text(json.dumps({"runs": runs[1:]}))
+    runs = json.loads((tmp_path / RACE_RUNS).read_text())["runs"]
+    (tmp_path / RACE_RUNS).write_text(json.dumps({"runs": runs[1:]}))
     assert write_race(tmp_path) == ""
     assert not list(tmp_path.glob("race.*"))
 

@@ -12,7 +12,14 @@ from tests.releg.report import synthetic
 
 
 def trial(estimator: str, rate: float, nll: float, steps: int = 200, **more: Any) -> dict[str, Any]:
-    known = {"estimator": estimator, "rate": rate, "shape": "linear", "steps": steps, "binarization": "dynamic"}
+    known: dict[str, Any] = {
+        "estimator": estimator,
+        "rate": rate,
+        "shape": "linear",
+        "steps": steps,
+        "binarization": "dynamic",
+    }
+    known |= {"architecture": "200-200", "warmup": 0}
     return {**known, "val/elbo": -nll, "best_step": steps, "minutes": 1.0, "commit": "c0ffee; beef", **more}
 
 
