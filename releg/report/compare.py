@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,7 @@ CAPTION = """# Every estimator at the same weights
 FIGURE = """![variance against the cost of a step](compare.png)
 
 The numbers are those of the table. Crosses are biased, triangles unbiased for the multi-sample bound. The line is the
-Pareto front of the other estimators.
-"""
-LAYERS = """## By layer
-
-The gradient w.r.t. the mean of every unit, averaged over the units of a layer; layer 1 is next to x. It is the gradient
-w.r.t. the logit divided by mean (1 - mean), so saturated units weigh heavily unless an estimator accounts for them.
-within: variance for one image; total: for a random image. Where the standard error is as large as the value, a few rare
-draws make up most of it.
+Pareto front of the other estimators. `compare.json` also has the variance of each layer.
 """
 MADE = """## How it was made
 
@@ -89,9 +82,7 @@ def _parts(document: dict[str, Any], rows: list[Row]) -> list[str]:
         steps=count(document["baseline_steps"]),
         own="yes" if document["own_baselines"] else "no",
     )
-    by_variance = sorted(rows, key=lambda row: float(row["within"]["value"]))
-    table, layers = markdown(_columns(rows), rows), markdown(_layer_columns(rows), by_variance)
-    return [caption, table, FIGURE, LAYERS, layers, made, made_by([document["provenance"]])]
+    return [caption, markdown(_columns(rows), rows), FIGURE, made, made_by([document["provenance"]])]
 
 
 def on_one_clock(rows: list[Row]) -> list[Row]:
@@ -139,15 +130,6 @@ def _columns(rows: Sequence[Row]) -> list[Column[Row]]:
         Column("variance × ms", lambda row: plain(work(row))),
         Column("gain over LR", lambda row: None if reference is None else plain(reference / work(row))),
     ]
-
-
-def _layer_columns(rows: Sequence[Row]) -> list[Column[Row]]:
-    def cell(layer: int, kind: str) -> Callable[[Row], str]:
-        return lambda row: _figure(row["layers"][layer][kind])
-
-    places = [(layer, kind) for layer in range(len(rows[0]["layers"])) for kind in ("within", "total")]
-    columns = [Column(f"{kind}, layer {layer + 1}", cell(layer, kind)) for layer, kind in places]
-    return [Column("estimator", name_of, is_text=True), *columns]
 
 
 def _figure(figure: dict[str, float]) -> str:

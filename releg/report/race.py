@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
@@ -136,22 +136,16 @@ def _column_of(target: float) -> Column[Racer]:
 
 def value_at(curve: Sequence[Bound], seconds: float) -> float:
     """The bound at that time, linear between measurements; the first before them, the last after them."""
-    for before, after in pairwise(curve):
-        if before.seconds <= seconds < after.seconds:
-            share = (seconds - before.seconds) / (after.seconds - before.seconds)
-            return before.value + share * (after.value - before.value)
-    return curve[0].value if seconds < curve[0].seconds else curve[-1].value
+    return float(np.interp(seconds, [bound.seconds for bound in curve], [bound.value for bound in curve]))
 
 
-def seconds_to(curve: Sequence[Bound], bound: float) -> float | None:
+def seconds_to(curve: Sequence[Bound], target: float) -> float | None:
     """The time at which the bound is first reached, linear between measurements; None if it is not."""
-    if curve[0].value >= bound:
-        return curve[0].seconds
-    for before, after in pairwise(curve):
-        if after.value >= bound:
-            share = (bound - before.value) / (after.value - before.value)
-            return before.seconds + share * (after.seconds - before.seconds)
-    return None
+    first = next((place for place, bound in enumerate(curve) if bound.value >= target), None)
+    if first is None:
+        return None
+    around = curve[max(first - 1, 0) : first + 1]
+    return float(np.interp(target, [bound.value for bound in around], [bound.seconds for bound in around]))
 
 
 @in_style

@@ -59,7 +59,7 @@ def test_estimators_side_by_side(
         assert f"| {label_of(name)}" in printed
     biased = [row["estimator"] for row in rows if not row["unbiased"]]
     assert "straight_through" in biased
-    assert printed.count("(biased)") == 2 * len(biased)  # in two tables
+    assert printed.count("(biased)") == len(biased)
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
