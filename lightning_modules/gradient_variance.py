@@ -16,8 +16,8 @@ from lightning_modules.run.ranks import others_wait
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
 from releg.estimators.base import Estimator
-from releg.measure.collected import GradientVariances
 from releg.measure.fitting import have_same_settings, prepare
+from releg.measure.moments import GradientVariances
 from releg.measure.variance import measure
 from releg.records.file_names import VARIANCES
 

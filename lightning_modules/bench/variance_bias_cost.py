@@ -16,7 +16,7 @@ from lightning_modules.bench.steps import CONFIGS, OurSteps, Problem
 from lightning_modules.command_line.console import say, showing
 from lightning_modules.shipped_estimators import read_estimator
 from releg.estimators.base import Estimator
-from releg.measure.bias_and_variance import compare, reference_moments
+from releg.measure.bias import compare, reference_moments
 from releg.measure.fitting import prepare
 from releg.sbn import SigmoidBeliefNet
 

@@ -31,28 +31,24 @@ and beside the same step in JAX, if the extra `bench` is installed. All take tur
 weights of CRN where there are some, else at initial ones. Then the growth of the cost with units per layer and with
 depth, and which estimators break the compiled graph. Writes bench.json, bench.md and bench.png."""
 
+UNITS, DEPTHS = (50, 100, 200, 400, 800, 1600, 3200), (1, 2, 3, 4, 6)
+
 
 def build_parser() -> Parser:
     """All options."""
     parser = Parser("releg bench", DESCRIPTION)
     add = parser.add_argument
-    add(
-        "--architectures",
-        nargs="+",
-        type=architecture,
-        default=[architecture(name) for name in ARCHITECTURES],
-        metavar="SIZES",
-        help=f"units per layer, deepest first; default: {' '.join(ARCHITECTURES)}",
-    )
+    nets = [architecture(name) for name in ARCHITECTURES]
+    help = f"units per layer, deepest first; default: {' '.join(ARCHITECTURES)}"
+    add("--architectures", nargs="+", type=architecture, default=nets, metavar="SIZES", help=help)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     add("--batch-size", type=at_least(1), default=100, metavar="N", help="images per step; default: 100")
     add("--threads", nargs="+", type=at_least(1), default=sorted({1, cores()}), metavar="N", help="default: 1 and all")
     add("--rounds", type=at_least(1), default=12, metavar="N", help="in each, everything has a turn; default: 12")
     add("--steps", type=at_least(1), default=20, metavar="N", help="per turn; default: 20")
-    add("--units", nargs="*", type=at_least(1), default=[50, 100, 200, 400, 800, 1600, 3200], metavar="N",
-        help="per layer, at depth 2; default: 50 to 3200")  # fmt: skip
-    add("--depths", nargs="*", type=at_least(1), default=[1, 2, 3, 4, 6], metavar="N",
-        help="at 200 units per layer; default: 1 to 6")  # fmt: skip
+    at_depth_2, at_200 = "per layer, at depth 2; default: 50 to 3200", "at 200 units per layer; default: 1 to 6"
+    add("--units", nargs="*", type=at_least(1), default=list(UNITS), metavar="N", help=at_depth_2)
+    add("--depths", nargs="*", type=at_least(1), default=list(DEPTHS), metavar="N", help=at_200)
     add("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     add("--seed", type=int, default=0, help="of initial weights, batches and noise; default: 0")
     return parser

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from lightning_modules.command_line.console import showing
+from lightning_modules.command_line.console import say, showing
 from lightning_modules.command_line.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
 from lightning_modules.grid.options import at_least
 from lightning_modules.run.csv_files import variance_csv, variance_rows
@@ -16,11 +16,11 @@ from lightning_modules.run.load import load_trained
 from lightning_modules.run.provenance import provenance, without_command
 from releg.estimators.base import Estimator
 from releg.files import check_writable, write_atomically, write_json
-from releg.measure.collected import GradientVariances
 from releg.measure.fitting import prepare
-from releg.measure.in_parts import IMAGES_PER_PART, Work, measure_in_parts
-from releg.measure.moments import Number
+from releg.measure.moments import GradientVariances, Number
+from releg.measure.parts import IMAGES_PER_PART, Work, measure_in_parts
 from releg.records.names import label_of
+from releg.report.page import Column, markdown
 from releg.weights import digest
 
 REFERENCE = "common_random_numbers"  # what ratios are taken to, if it is among the estimators
@@ -44,12 +44,8 @@ def build_parser() -> Parser:
     add = parser.add_argument
     add(*CKPT, type=Path, required=True, metavar="PATH", help=TRAINED)
     add_measurement(parser, ["likelihood_ratio", REFERENCE], images=100, samples=1000, steps=2000)
-    add(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="a table if it ends in .md, else CSV; default: grad_variance-<checkpoint>.csv beside the checkpoint",
-    )
+    help = "a table if it ends in .md, else CSV; default: grad_variance-<checkpoint>.csv beside the checkpoint"
+    add("--output", type=Path, metavar="FILE", help=help)
     add("--jobs", type=at_least(1), default=1, metavar="N", help="processes that share the images; default: 1")
     return parser
 
@@ -66,24 +62,18 @@ def main(argv: list[str]) -> int:
     count = options.num_images
     work = Work(asked, trained.model, images[:count], options.samples_per_image, options.seed)
     parts = output.with_name(f"{output.name}.parts")
-    with showing("gradient variance", count, lambda line: print(line, file=sys.stderr)) as progress:
+    with showing("gradient variance", count, say) as progress:
         results = measure_in_parts(work, parts, options.jobs, progress)
-    own = [name for name, estimator in asked.items() if estimator is trained.estimator]
     title = (
         f"{trained.model} after {trained.step} steps with {label_of(trained.trained_with)}: "
         f"variance of the gradient w.r.t. the means, {count} images, {options.samples_per_image} samples each"
     )
-    text = f"{title}\n\n{table(results)}\n{_footnote(asked, own, options)}"
+    text = f"{title}\n\n{table(results)}\n\n{_footnote(asked, trained.estimator, options.baseline_steps)}"
     print(text)
-    write_atomically(
-        output, text + "\n" if output.suffix == ".md" else variance_csv(variance_rows(trained.step, results))
-    )
-    at = {
-        "checkpoint": options.ckpt.name,
-        "weights_sha256": digest(trained.model.state_dict(), {}),
-        "jobs": options.jobs,
-    }
-    write_json(output.with_suffix(".json"), {**at, **made})
+    rows = variance_csv(variance_rows(trained.step, results))
+    write_atomically(output, f"{text}\n" if output.suffix == ".md" else rows)
+    at = {"checkpoint": options.ckpt.name, "weights_sha256": digest(trained.model.state_dict(), {})}
+    write_json(output.with_suffix(".json"), {**at, "jobs": options.jobs, **made})
     shutil.rmtree(parts, ignore_errors=True)
     print(f"written to {output}; what made it, to {output.with_suffix('.json')}", file=sys.stderr)
     return 0
@@ -101,38 +91,36 @@ def _checked(output: Path) -> Path:
 
 def table(results: Mapping[str, GradientVariances]) -> str:
     """A Markdown table with one row per layer and estimator."""
-    columns = [kind for kind in COLUMNS if any(kind in result.layers[0] for result in results.values())]
-    compared = REFERENCE in results and len(results) > 1
-    header = ["layer", "estimator", *columns, *([f"ratio to {REFERENCE}"] if compared else [])]
-    rows = [header, ["---"] * len(header)]
-    for layer in range(len(next(iter(results.values())).layers)):
-        for name, result in results.items():
-            numbers = result.layers[layer]
-            cells = [_show(numbers[kind]) if kind in numbers else "" for kind in columns]
-            if compared:
-                best = numbers.get("exact_within", numbers["within"])
-                cells.append(_show(best / results[REFERENCE].layers[layer]["within"]) if name != REFERENCE else "1")
-            rows.append([str(layer + 1), name, *cells])
-    return _aligned(rows)
+    known = [kind for kind in COLUMNS if any(kind in result.layers[0] for result in results.values())]
+    depth = len(next(iter(results.values())).layers)
+    columns: list[Column[tuple[int, str]]] = [
+        Column("layer", lambda row: str(row[0] + 1)),
+        Column("estimator", lambda row: row[1], is_text=True),
+        *(Column(kind, partial(_cell, results, kind)) for kind in known),
+    ]
+    if REFERENCE in results and len(results) > 1:
+        columns.append(Column(f"ratio to {REFERENCE}", partial(_ratio, results)))
+    return markdown(columns, [(layer, name) for layer in range(depth) for name in results])
+
+
+def _cell(results: Mapping[str, GradientVariances], kind: str, row: tuple[int, str]) -> str | None:
+    layer, name = row
+    numbers = results[name].layers[layer]
+    return _show(numbers[kind]) if kind in numbers else None
+
+
+def _ratio(results: Mapping[str, GradientVariances], row: tuple[int, str]) -> str:
+    layer, name = row
+    numbers, reference = (results[each].layers[layer] for each in (name, REFERENCE))
+    return "1" if name == REFERENCE else _show(numbers.get("exact_within", numbers["within"]) / reference["within"])
 
 
 def _show(number: Number) -> str:
     return f"{number.value:.4g} ± {number.standard_error:.2g}"
 
 
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "".join(
-        "| " + " | ".join(c.ljust(w, "-" if c == "---" else " ") for c, w in zip(row, widths, strict=True)) + " |\n"
-        for row in rows
-    )
-
-
-def _footnote(asked: Mapping[str, Estimator], own: list[str], options: argparse.Namespace) -> str:
+def _footnote(asked: Mapping[str, Estimator], own: Estimator | None, steps: int) -> str:
     """Where each estimator's baselines come from."""
-    trained = [name for name, e in asked.items() if name not in own and next(e.parameters(), None) is not None]
-    parts = [f"{name}: the run's own, with what it learned." for name in own]
-    parts += [
-        f"{name}: baselines trained for {options.baseline_steps} mini-batches at these weights." for name in trained
-    ]
-    return "\n".join(parts)
+    trained = f"baselines trained for {steps} mini-batches at these weights."
+    sources = {name: "the run's own, with what it learned." if e is own else trained for name, e in asked.items()}
+    return "\n".join(f"{name}: {sources[name]}" for name, e in asked.items() if e is own or [*e.parameters()])

@@ -13,7 +13,7 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from releg.files import write_atomically
-from releg.measure.collected import GradientVariances
+from releg.measure.moments import GradientVariances
 from releg.records.csv_formats import METRICS_COLUMNS, VARIANCE_COLUMNS, csv_text, read_metrics, read_variances
 from releg.records.file_names import METRICS
 

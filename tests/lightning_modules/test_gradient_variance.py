@@ -23,7 +23,7 @@ from lightning_modules.sbn_module import SBNModule
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure.collected import GradientVariances
+from releg.measure.moments import GradientVariances
 from tests.lightning_modules.run_states import curve
 
 LAYERS = [5, 3]

@@ -16,10 +16,10 @@ from releg.estimators.parts import simulation
 from releg.estimators.parts.signals import layer_signals
 from releg.estimators.parts.simulation import Simulation, simulate
 from releg.kernels.dense import flip_differences
-from releg.measure import variance
-from releg.measure.collected import GradientVariances
-from releg.measure.moments import RunningMoments
-from releg.measure.variance import centred_targets, mean_gradients, measure
+from releg.measure import loop, variance
+from releg.measure.loop import mean_gradients
+from releg.measure.moments import GradientVariances, RunningMoments
+from releg.measure.variance import centred_targets, measure
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import largest_z, random_model, random_x
@@ -243,7 +243,7 @@ def test_estimators_with_the_same_noise_share_their_paths_and_answer_as_if_alone
         calls.append(len(x))
         return simulate(model, x, *more)
 
-    monkeypatch.setattr(variance, "simulate", counted)
+    monkeypatch.setattr(loop, "simulate", counted)
     monkeypatch.setattr(simulation, "simulate", counted)
     together = measure(estimators, model, images, 10)
     assert calls == [4 * 10 * paths]
@@ -288,7 +288,7 @@ class Recorder(LikelihoodRatio):
 def test_a_call_never_simulates_more_paths_than_the_bound(
     samples: int, paths: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(variance, "PATHS_AT_ONCE", 400)
+    monkeypatch.setattr(loop, "PATHS_AT_ONCE", 400)
     model, images = random_model(3, [2, 2]), random_x(7, 3)
     recorder = Recorder(paths)
     done: list[int] = []
@@ -302,7 +302,7 @@ def test_results_depend_neither_on_the_size_of_a_call_nor_on_the_company(monkeyp
     model, images = random_model(3, LAYERS, seed=8), random_x(5, 3, seed=8)
     estimator = lr(model)
     alone = measure({"lr": estimator}, model, images, 250)["lr"]
-    monkeypatch.setattr(variance, "PATHS_AT_ONCE", 100)
+    monkeypatch.setattr(loop, "PATHS_AT_ONCE", 100)
     together = measure({"crn": crn(), "three": lr(model, 3), "lr": estimator}, model, images, 250)["lr"]
     for first, second in zip(alone.layers, together.layers, strict=True):
         for kind, number in first.items():

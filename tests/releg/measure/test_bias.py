@@ -11,8 +11,8 @@ from releg.estimators.gumbel_softmax import GumbelSoftmax
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.straight_through import StraightThrough
-from releg.measure.bias_and_variance import Figure, compare, reference_moments
-from releg.measure.variance import mean_gradients
+from releg.measure.bias import Figure, compare, reference_moments
+from releg.measure.loop import mean_gradients
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 from tests.releg.helpers import random_model, random_x
@@ -28,7 +28,7 @@ def model() -> SigmoidBeliefNet:
 
 def gradients_one_by_one(estimator: Estimator, model: SigmoidBeliefNet, image: Tensor, number: int) -> Tensor:
     """(S, parameters of the inference net), the same noise as in compare."""
-    generator = torch.Generator().manual_seed(seed_for(0, "compare", number))
+    generator = torch.Generator().manual_seed(seed_for(0, "compare", number, 0))
     x = image.expand(SAMPLES, -1)
     rows = exact.row_gradients(estimator, model, x, estimator.draw_noise(model, x, generator))
     return torch.cat([g.flatten(1) for name, g in rows.items() if name.startswith("inference")], dim=1)
@@ -56,7 +56,7 @@ def test_bias_by_layer_is_that_of_gradients_by_the_means(model: SigmoidBeliefNet
     for number, image in enumerate(images):
         means, errors = [], []
         for kind, count, position in ((estimator, SAMPLES, "compare"), (CommonRandomNumbers(), 40, "reference")):
-            generator, x = torch.Generator().manual_seed(seed_for(0, position, number)), image.expand(count, -1)
+            generator, x = torch.Generator().manual_seed(seed_for(0, position, number, 0)), image.expand(count, -1)
             by_mean = mean_gradients(kind, model, x, kind.draw_noise(model, x, generator)).by_mean  # (S, H) per layer
             means.append([layer.mean(0) for layer in by_mean])
             errors.append([layer.var(0) / count for layer in by_mean])

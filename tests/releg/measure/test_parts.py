@@ -16,9 +16,9 @@ import torch
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.measure import code, in_parts
-from releg.measure.collected import GradientVariances
-from releg.measure.in_parts import Work, measure_in_parts
+from releg.measure import parts
+from releg.measure.moments import GradientVariances
+from releg.measure.parts import Work, measure_in_parts
 from releg.measure.variance import measure
 from tests.environment import ROOT
 from tests.processes import end_all
@@ -29,7 +29,7 @@ IMAGES, SAMPLES = 23, 40
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
-    monkeypatch.setattr(in_parts, "IMAGES_PER_PART", 6)
+    monkeypatch.setattr(parts, "IMAGES_PER_PART", 6)
     model = random_model(3, [4, 2], dtype=torch.float32)
     lr = LikelihoodRatio([])
     lr.attach(model, torch.Generator())
@@ -97,13 +97,13 @@ ANOTHER: dict[str, dict[str, Any]] = {
 def test_parts_of_another_measurement_are_not_taken(changed: dict[str, Any], work: Work, tmp_path: Path) -> None:
     other = work._replace(**changed)
     for part in other.parts():
-        other.collected(part).save(tmp_path / "parts" / other.digest() / f"{part.start:06d}.pt")
+        other.moments(part).save(tmp_path / "parts" / other.digest() / f"{part.start:06d}.pt")
     assert_same(measure_in_parts(work, tmp_path / "parts", 1, lambda images: None), whole(work))
 
 
 def test_parts_by_other_code_are_not_taken(work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = work.digest()
-    monkeypatch.setattr(code, "PACKAGE", tmp_path)
+    monkeypatch.setattr(parts, "PACKAGE", tmp_path)
     assert work.digest() != before
 
 
@@ -119,16 +119,16 @@ from pathlib import Path
 import torch
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.measure import code, in_parts
+from releg.measure import parts
 from releg.sbn import SigmoidBeliefNet
 
 if __name__ == "__mp_main__":
     Path(f"{os.getpid()}.worker").touch()
 if __name__ == "__main__":
-    in_parts.IMAGES_PER_PART = 1
+    parts.IMAGES_PER_PART = 1
     images = torch.ones(9, 3)
-    work = in_parts.Work({"crn": CommonRandomNumbers("batched")}, SigmoidBeliefNet(3, [4, 2]), images, 10**8, 0)
-    in_parts.measure_in_parts(work, Path("parts"), 2, lambda images: None)
+    work = parts.Work({"crn": CommonRandomNumbers("batched")}, SigmoidBeliefNet(3, [4, 2]), images, 10**8, 0)
+    parts.measure_in_parts(work, Path("parts"), 2, lambda images: None)
 """
 
 

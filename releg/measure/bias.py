@@ -8,28 +8,23 @@ Let G be an estimate of the gradient w.r.t. all weights and biases of the infere
               subtracted, so the estimate is unbiased and can be negative
 
 The same numbers per layer are for the gradient w.r.t. the mean of every unit, averaged over units, as in variance.py.
-Everything is computed in float64, as there, and for the reason given there. Standard errors are over images.
+Everything is computed in float64, for the reason that loop.py gives. Standard errors are over images.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.measure.variance import mean_gradients
+from releg.measure.loop import Draw, PathGradients, Progress, frozen, run
 from releg.sbn import SigmoidBeliefNet
-from releg.seeds import seed_for
-
-PATHS_AT_ONCE = 1000  # paths per call of an estimator; this limits the memory
 
 
 class ImageMoments(NamedTuple):
@@ -77,14 +72,11 @@ class Comparison:
         }
 
 
-Progress = Callable[[int], None]
-
-
 def reference_moments(
     model: SigmoidBeliefNet, images: Tensor, samples: int, seed: int, progress: Progress | None = None
 ) -> list[ImageMoments]:
     """The long average of common random numbers for each image, with noise that no measurement uses."""
-    return list(_each_image(CommonRandomNumbers(), model, images, samples, (seed, "reference"), progress))
+    return _measured(CommonRandomNumbers(), model, images, samples, (seed, "reference"), progress)
 
 
 def compare(
@@ -109,7 +101,7 @@ def compare(
         seed: of the noise.
         progress: called with the number of images done since the last call.
     """
-    found = list(_each_image(estimator, model, images, samples, (seed, "compare"), progress))
+    found = _measured(estimator, model, images, samples, (seed, "compare"), progress)
     counts = (samples, reference_samples)
     return Comparison(
         layers=[
@@ -128,33 +120,66 @@ def compare(
     )
 
 
-def _each_image(
+def _measured(
     estimator: Estimator,
     model: SigmoidBeliefNet,
     images: Tensor,
     samples: int,
     position: tuple[int, str],
     progress: Progress | None,
-) -> Iterator[ImageMoments]:
-    model, estimator = copy.deepcopy(model).eval().double(), copy.deepcopy(estimator).eval().double()
-    for number, image in enumerate(images):
-        generator = torch.Generator(model.mean.device).manual_seed(seed_for(*position, number))
-        yield _moments(estimator, model, image.to(model.mean), samples, generator)
-        if progress is not None:
-            progress(1)
+) -> list[ImageMoments]:
+    collector = _GradientMoments(estimator)
+    run([collector], model, images, range(len(images)), samples, position, progress)
+    return collector.of_images
 
 
-def _moments(
-    estimator: Estimator, model: SigmoidBeliefNet, image: Tensor, samples: int, generator: torch.Generator
-) -> ImageMoments:
-    parts = []
-    at_once = max(1, PATHS_AT_ONCE // estimator.samples)
-    for start in range(0, samples, at_once):
-        x = image.expand(min(at_once, samples - start), -1)
-        parts.append(_answers(estimator, model, x, estimator.draw_noise(model, x, generator)))
-    by_mean = [torch.cat(layer) for layer in zip(*(part.by_mean for part in parts), strict=True)]  # (S, H)
-    square = sum(float(part.squares.sum()) for part in parts) / samples
-    mean = [torch.stack(layer).sum(0) / samples for layer in zip(*(part.sums for part in parts), strict=True)]
+class _GradientMoments:
+    """Collects the moments of each image: by mean, and over all inference parameters."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self.estimator = frozen(estimator)
+        self.of_images: list[ImageMoments] = []
+        self._answers: list[_Answers] = []
+
+    def add(self, draw: Draw) -> None:
+        """Add the estimates for one draw."""
+        self._answers.append(_answers(draw.gradients(self.estimator), len(draw.block), self.estimator.samples))
+
+    def finish(self, block: range) -> None:
+        """Add these images."""
+        by_mean = [torch.cat(layer, 1) for layer in zip(*(part.by_mean for part in self._answers), strict=True)]
+        squares = torch.cat([part.squares for part in self._answers], 1)  # (B, S)
+        sums = [torch.stack(layer).sum(0) for layer in zip(*(part.sums for part in self._answers), strict=True)]
+        self._answers = []
+        for number in range(len(block)):
+            of_image = [layer[number] for layer in by_mean]
+            self.of_images.append(_moments(of_image, squares[number], [layer[number] for layer in sums]))
+
+
+class _Answers(NamedTuple):
+    """S estimates for each of B images; each is the mean over the K paths of the estimator."""
+
+    by_mean: list[Tensor]  # (B, S, H) per layer
+    squares: Tensor  # (B, S) ||G||^2
+    sums: list[Tensor]  # (B, H, inputs + 1) per layer, the sum of G over the estimates
+
+
+def _answers(found: PathGradients, images: int, paths: int) -> _Answers:
+    by_mean, sums, squares = [], [], []
+    for gradient, variance, inputs in zip(found.by_mean, found.variances, found.inputs, strict=True):
+        below = torch.cat([inputs, inputs.new_ones(len(inputs), 1)], dim=1)  # the bias's input is 1
+        by_logit, below = (values.unflatten(0, (images, -1, paths)) for values in (gradient * variance, below))
+        by_mean.append(gradient.unflatten(0, (images, -1, paths)).mean(2))
+        sums.append(by_logit.flatten(1, 2).mT @ below.flatten(1, 2) / paths)
+        products = (by_logit @ by_logit.mT) * (below @ below.mT)  # (B, S, K, K)
+        squares.append(products.sum((2, 3)) / paths**2)
+    return _Answers(by_mean, torch.stack(squares).sum(0), sums)
+
+
+def _moments(by_mean: list[Tensor], squares: Tensor, sums: list[Tensor]) -> ImageMoments:
+    """Of one image, from (S, H) per layer, (S,) and (H, inputs + 1) per layer."""
+    samples, square = len(squares), float(squares.mean())
+    mean = [layer / samples for layer in sums]
     return ImageMoments(
         within_by_mean=[float(g.var(0).mean()) for g in by_mean],
         means_by_mean=[g.mean(0) for g in by_mean],
@@ -163,48 +188,6 @@ def _moments(
         square=square,
         mean=[layer.float() for layer in mean],
     )
-
-
-class _Answers(NamedTuple):
-    by_mean: list[Tensor]  # (S, H) per layer
-    squares: Tensor  # (S,) ||G||^2
-    sums: list[Tensor]  # (H, inputs + 1) per layer, the sum of G over the estimates
-
-
-def _answers(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> _Answers:
-    """S estimates for one image; each is the mean over the K paths of the estimator."""
-    with _recorded_inputs(model) as seen:
-        found = mean_gradients(estimator, model, x, noise)
-    paths = estimator.samples
-    by_mean, sums, squares = [], [], torch.zeros(len(x), dtype=torch.float64)
-    for gradient, variance, logits in zip(found.by_mean, found.variances, found.logits, strict=True):
-        by_mean.append(gradient.unflatten(0, (-1, paths)).mean(1))
-        by_logit = gradient * variance  # (N, H)
-        below = seen[logits.data_ptr()].double()
-        below = torch.cat([below, below.new_ones(len(below), 1)], dim=1)  # the bias's input is 1
-        sums.append(by_logit.T @ below / paths)
-        grams = [values.unflatten(0, (-1, paths)) for values in (by_logit, below)]
-        products = [gram @ gram.mT for gram in grams]  # (S, K, K)
-        squares += (products[0] * products[1]).sum((1, 2)) / paths**2
-    return _Answers(by_mean, squares, sums)
-
-
-@contextmanager
-def _recorded_inputs(model: SigmoidBeliefNet) -> Iterator[dict[int, Tensor]]:
-    """The inputs of the layers of the inference net, by the addresses of their outputs."""
-    seen: dict[int, Tensor] = {}
-    outputs: list[Tensor] = []  # kept alive, so that no two have the same address
-
-    def record(net: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        seen[output.data_ptr()] = inputs[0].detach()
-        outputs.append(output)
-
-    handles = [net.register_forward_hook(record) for net in model.inference]
-    try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _layer_figures(found: list[ImageMoments], layer: int, samples: int) -> dict[str, Figure]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -18,13 +19,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+import releg
 from releg.estimators.base import Estimator
-from releg.measure.code import code_digest
-from releg.measure.collected import Collected, GradientVariances
 from releg.measure.fitting import plain_settings
-from releg.measure.variance import collect
+from releg.measure.moments import GradientVariances, Moments
+from releg.measure.variance import collect_moments
 from releg.sbn import SigmoidBeliefNet
 
+PACKAGE = Path(releg.__file__).parent
 IMAGES_PER_PART = 500
 LOOK_EVERY = 0.5  # seconds: for parts that other processes have finished
 
@@ -43,18 +45,24 @@ class Work(NamedTuple):
         count = len(self.images)
         return [range(first, min(first + IMAGES_PER_PART, count)) for first in range(0, count, IMAGES_PER_PART)]
 
-    def collected(self, part: range, progress: Callable[[int], None] | None = None) -> Collected:
+    def moments(self, part: range, progress: Callable[[int], None] | None = None) -> Moments:
         """What is measured for one part."""
-        return collect(self.estimators, self.model, self.images, part, self.samples_per_image, self.seed, progress)
+        return collect_moments(*self[:3], part, *self[3:], progress)
 
     def digest(self) -> str:
-        """Equal only for the same measurement."""
-        weights = {name: estimator.state_dict() for name, estimator in self.estimators.items()}
-        numbers = [*self.model.state_dict().values(), *(v for state in weights.values() for v in state.values())]
+        """Equal only for the same measurement by the same code."""
+        states = [self.model.state_dict(), *(estimator.state_dict() for estimator in self.estimators.values())]
+        tensors = [self.images, *(value for state in states for value in state.values())]
         settings = {name: plain_settings(estimator) for name, estimator in self.estimators.items()}
-        content = [repr((settings, self.samples_per_image, self.seed)).encode(), code_digest(self.estimators.values())]
-        content += [bytes(tensor.cpu().contiguous().numpy().tobytes()) for tensor in (*numbers, self.images)]
+        content = [repr((settings, self.samples_per_image, self.seed)).encode(), _code(self.estimators.values())]
+        content += [bytes(tensor.cpu().contiguous().numpy().tobytes()) for tensor in tensors]
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()[:16]
+
+
+def _code(estimators: Iterable[Estimator]) -> bytes:
+    """The package's source and that of the estimators, which users may have written."""
+    sources = {Path(source) for each in estimators if (source := inspect.getsourcefile(type(each)))}
+    return b"".join(file.read_bytes() for file in sorted({*PACKAGE.rglob("*.py"), *sources}))
 
 
 def measure_in_parts(
@@ -70,7 +78,7 @@ def measure_in_parts(
     """
     parts = work.parts()
     if len(parts) == 1:
-        return work.collected(parts[0], progress).variances()
+        return work.moments(parts[0], progress).variances()
     home = folder / work.digest()
     waiting = [part for part in parts if not _is_there(_path(home, part))]
     for part in waiting:
@@ -78,7 +86,7 @@ def measure_in_parts(
     progress(sum(len(part) for part in parts if part not in waiting))
     for part in _measured(work, home, waiting, jobs):
         progress(len(part))
-    return reduce(Collected.merged, (Collected.load(_path(home, part)) for part in parts)).variances()
+    return reduce(Moments.merged, (Moments.load(_path(home, part)) for part in parts)).variances()
 
 
 def _measured(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterator[range]:
@@ -87,7 +95,7 @@ def _measured(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterat
         yield from _measured_by_processes(work, home, waiting, jobs)
         return
     for part in waiting:
-        work.collected(part).save(_path(home, part))
+        work.moments(part).save(_path(home, part))
         yield part
 
 
@@ -131,7 +139,7 @@ def _measure(packed: bytes, threads: int, home: Path, parts: list[range]) -> Non
     torch.set_num_threads(threads)
     work: Work = torch.load(io.BytesIO(packed), weights_only=False)  # from the process that started this one
     for part in parts:
-        work.collected(part).save(_path(home, part))
+        work.moments(part).save(_path(home, part))
 
 
 def _end_with_parent() -> None:
@@ -148,7 +156,7 @@ def _path(home: Path, part: range) -> Path:
 
 def _is_there(path: Path) -> bool:
     try:
-        Collected.load(path)
+        Moments.load(path)
     except ValueError:
         return False
     return True
