@@ -12,7 +12,7 @@ from typing import Any
 # Columns of a run's metrics.csv and grad_variance.csv, in their order
 METRICS_COLUMNS = ("step", "seconds", "metric", "value")
 VARIANCE_COLUMNS = ("step", "estimator", "layer", "kind", "value", "standard_error", "num_images", "samples_per_image")
-WHOLE = ("step", "layer", "seed", "num_images", "samples_per_image")  # columns of whole numbers
+WORDS = ("metric", "estimator", "kind", "trained_with")  # all other columns hold numbers
 
 
 def csv_text(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
@@ -24,35 +24,25 @@ def csv_text(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
     """The undamaged rows of a metrics.csv; none if there is no file."""
-    return read_csv(path, METRICS_COLUMNS, ("step", "seconds", "value"))
+    return read_csv(path, METRICS_COLUMNS)
 
 
 def read_variances(path: Path) -> list[dict[str, str]]:
     """The undamaged rows of a grad_variance.csv; none if there is no file."""
-    return read_csv(
-        path, VARIANCE_COLUMNS, tuple(name for name in VARIANCE_COLUMNS if name not in ("estimator", "kind"))
-    )
+    return read_csv(path, VARIANCE_COLUMNS)
 
 
-def read_csv(path: Path, columns: tuple[str, ...], numbers: tuple[str, ...]) -> list[dict[str, str]]:
-    """The rows of a CSV file with these columns, without its header and without damaged rows.
-
-    Args:
-        path: the file; it has no quotes.
-        columns: all columns, in their order.
-        numbers: columns of finite numbers; those in WHOLE hold whole ones.
-    """
+def read_csv(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """The rows of a CSV file with these columns and no quotes, without its header and the rows that a crash damaged."""
     if not path.is_file():
         return []
     lines = path.read_bytes().decode(errors="replace").splitlines()
     cells = [line.split(",") for line in lines]
-    rows = [dict(zip(columns, each, strict=True)) for each in cells if len(each) == len(columns)]
-    return [row for row in rows if all(_is_number(name, row[name]) for name in numbers)]
+    rows = [dict(zip(columns, row, strict=True)) for row in cells if len(row) == len(columns)]
+    return [row for row in rows if all(name in WORDS or _is_finite(text) for name, text in row.items())]
 
 
-def _is_number(name: str, text: str) -> bool:
-    if name in WHOLE:
-        return text.isascii() and text.isdecimal()
+def _is_finite(text: str) -> bool:
     try:
         return math.isfinite(float(text))
     except ValueError:

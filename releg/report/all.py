@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from releg.records.file_names import BENCH, COMPARE, PROTOCOL_CURVES, RACE_RUNS, RUNS, TRIALS
@@ -15,21 +15,21 @@ from releg.report.recipe import write_recipe
 from releg.report.table1 import write_table1
 from releg.report.variance import write_variance
 
-# By the file that a page is made from
-OF_RUNS = (write_table1, write_figure1, write_variance)
-OTHERS: Mapping[str, Callable[[Path], object]] = {
-    RACE_RUNS: write_race,
-    TRIALS: write_recipe,
-    PROTOCOL_CURVES: write_protocol,
-    COMPARE: write_compare,
-    BENCH: write_bench,
-}
+# The file with the numbers of a page, and what writes the page
+PAGES: Sequence[tuple[str, Callable[[Path], object]]] = (
+    (RUNS, write_table1),
+    (RUNS, write_figure1),
+    (RUNS, write_variance),
+    (RACE_RUNS, write_race),
+    (TRIALS, write_recipe),
+    (PROTOCOL_CURVES, write_protocol),
+    (COMPARE, write_compare),
+    (BENCH, write_bench),
+)
 
 
-def write_all(results: Path) -> str:
-    """Write every page whose numbers are in the folder; return Table 1."""
-    texts = [write(results) for write in OF_RUNS] if (results / RUNS).is_file() else [""]
-    for numbers, write in OTHERS.items():
+def write_all(results: Path) -> None:
+    """Write every page whose numbers are in the folder."""
+    for numbers, write in PAGES:
         if (results / numbers).is_file():
             write(results)
-    return texts[0]

@@ -90,8 +90,7 @@ def _gathered(
     runs: Sequence[Entry], path: Path, kind: type[Point], points_of: Callable[[Entry], Iterable[Point]]
 ) -> list[Point]:
     elsewhere = {(run.estimator, run.seed) for run in runs if not run.is_here}
-    numbers = tuple(name for name, parse in get_type_hints(kind).items() if parse is not str)
-    kept = [_parse(kind, row) for row in read_csv(path, kind._fields, numbers)]
+    kept = [_parse(kind, row) for row in read_csv(path, kind._fields)]
     points = [point for run in runs if run.is_here for point in points_of(run)]
     points = sorted([point for point in kept if point[:2] in elsewhere] + points, key=lambda point: point[:3])
     if points:
