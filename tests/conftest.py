@@ -6,14 +6,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 
 from tests.reproduce_script import FIGURE1, Script, finish
-from tests.tally import Tally
 
 # The same examples in every run, so that only a change can make a test fail; no deadline: a first call may compile.
 settings.register_profile("releg", derandomize=True, deadline=None)
@@ -29,8 +27,6 @@ HEAVY = (
     *("test_ddp.py", "test_compare.py", "test_resume.py", "test_bench.py"),
     *("test_hostile_checkpoints.py", "test_sbn_module.py", "test_triton.py"),
 )
-
-LINES_AT_END = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,38 +56,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("cuda"):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the lines of a worker to the process that prints."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["lines at end"] = session.config.stash.get(LINES_AT_END, [])
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Collect the lines of a worker."""
-    lines = getattr(node, "workeroutput", {}).get("lines at end", [])
-    node.config.stash.setdefault(LINES_AT_END, []).extend(lines)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in terminalreporter.config.stash.get(LINES_AT_END, []):
-        terminalreporter.write_line(line)
-
-
-@pytest.fixture(scope="session")
-def lines_at_end(request: pytest.FixtureRequest) -> list[str]:
-    """Lines that the suite prints at its end."""
-    return request.config.stash.setdefault(LINES_AT_END, [])
-
-
-@pytest.fixture(scope="module")
-def tally(request: pytest.FixtureRequest, lines_at_end: list[str]) -> Iterator[Tally]:
-    """The count of a module that injects faults."""
-    tally = Tally()
-    yield tally
-    lines_at_end.append(f"{request.module.__name__}: {tally}")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import pytest
 
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result, wait_for_new_checkpoint
-from tests.tally import Tally
 
 pytestmark = pytest.mark.long
 
@@ -57,9 +56,7 @@ def follow(process: "subprocess.Popen[str]", folder: Path, seconds: float = math
     return [size for size in sizes if size]
 
 
-def test_a_long_run_that_is_killed_every_minute_ends_as_one_that_is_not(
-    tmp_path: Path, tally: Tally, is_full: bool, lines_at_end: list[str]
-) -> None:
+def test_a_long_run_that_is_killed_every_minute_ends_as_one_that_is_not(tmp_path: Path, is_full: bool) -> None:
     if not is_full:
         pytest.skip("only with --faults=full")
     undisturbed = start(tmp_path / "undisturbed")
@@ -72,14 +69,13 @@ def test_a_long_run_that_is_killed_every_minute_ends_as_one_that_is_not(
         follow(process, folder_of(killed), moments.uniform(*SECONDS_BETWEEN_KILLS))
         process.kill()
         _, said = process.communicate()
-        tally.read(said)
+        assert "Traceback" not in said
         if process.returncode != -signal.SIGKILL:
             break
         kills += 1
     assert process.returncode == 0, said
-    tally.faults += kills
     one, other = folder_of(tmp_path / "undisturbed"), folder_of(killed)
-    lines_at_end.append(f"soak: {STEPS} steps, {kills} kills, resident MiB {sizes[0]} at first, {max(sizes)} at most")
+    print(f"soak: {STEPS} steps, {kills} kills, resident MiB {sizes[0]} at first, {max(sizes)} at most")
     assert_identical(final_state(one), final_state(other))
     assert result(one) == result(other)
     assert curve(one) == curve(other)
@@ -92,9 +88,7 @@ def cpu_seconds(process: "subprocess.Popen[str]") -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_run_with_200_000_rows_of_metrics_goes_on_with_all_of_them(
-    tmp_path: Path, lines_at_end: list[str], is_full: bool
-) -> None:
+def test_a_run_with_200_000_rows_of_metrics_goes_on_with_all_of_them(tmp_path: Path, is_full: bool) -> None:
     """As many as 2,000,000 steps log every 10. Seconds are told; only the full schedule, on an idle machine, judges."""
     folder = folder_of(tmp_path)
     process = start(tmp_path, 2_000_000)
@@ -114,6 +108,6 @@ def test_a_run_with_200_000_rows_of_metrics_goes_on_with_all_of_them(
     used, waited = cpu_seconds(process), time.monotonic() - began
     process.kill()
     process.wait()
-    lines_at_end.append(f"continued with {len(logged):,} rows: {used:.1f} s of CPU, {waited:.1f} s in all")
+    print(f"continued with {len(logged):,} rows: {used:.1f} s of CPU, {waited:.1f} s in all")
     assert used < 10.0 or not is_full
     assert len(metrics.read_text().splitlines()) > len(logged)
