@@ -289,7 +289,7 @@ TESTED_IN = {
     "releg/kernels": "releg/kernels/test_engines_agree",  # all of them: against the dense one
     "releg/kernels/cpu": "releg/kernels/test_cpu",
     "releg/kernels/triton": "releg/kernels/test_triton",
-    "releg.measure.moments": "releg/measure/test_variance",
+    "releg/measure/loop": "releg/measure/test_variance",
     "releg/without_gpu": "releg/without_gpu/test_fake",
     "releg/records": "test_results",
     "releg/report": "test_results",  # made again from the committed numbers
