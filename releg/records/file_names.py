@@ -18,6 +18,7 @@ COMPARE = "compare.json"
 TEST_BITS = "test_bits.json"
 BENCH = "bench.json"
 LIBRARY_TIMES, LIBRARY_TRAINING = "library_times.json", "library_training.json"
+PYRO = "pyro.json"
 WEIGHTS = "weights"  # the folder of the published models
 MEASUREMENTS = "variance"  # the folder of the gradient variances at the end of runs
 
@@ -30,3 +31,4 @@ VARIANCE_PAGE = "variance.md"  # from FIGURE1
 RECIPE_PAGE = "recipe.md"  # from TRIALS
 PROTOCOL_PAGE, PROTOCOL_FIGURE = "protocol.md", "protocol.png"  # from PROTOCOL_CURVES
 LIBRARY_FIGURE = "library.png"  # from LIBRARY_TRAINING
+PYRO_PAGE = "pyro.md"  # from PYRO
