@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ from releg.report.numbers import plain
 from releg.report.page import Column, made_by, markdown, write_page
 
 IMAGES, HELD_OUT = 10_000, 500
-STEPS_BEFORE, STEPS_OF_BASELINES, DRAWS, ROUNDS = 200, 200, 100, 21
+STEPS_BEFORE, STEPS_OF_BASELINES, DRAWS, ROUNDS = 100, 100, 60, 21
 NO_BASELINE = "`TraceGraph_ELBO`"
 
 
@@ -176,7 +177,7 @@ EXAMPLES = {
         multi_mnist_images,
         [PLAIN, Way(f"{NO_BASELINE}, the example's baseline nets", TraceGraph_ELBO, "nets"), *releg_ways(False)],
         (1e-4, 1e-3),
-        60.0,
+        30.0,
         0.1,
     ),
     "ss_vae": Example(
@@ -191,7 +192,7 @@ EXAMPLES = {
             *releg_ways(True),
         ],
         (0.00042, 0.002),
-        30.0,
+        20.0,
     ),
 }
 
@@ -306,7 +307,7 @@ def page(report: Mapping[str, Any]) -> list[str]:
         if found := report["examples"].get(name):
             parts += [f"## {example.title}", f"{example.sites[0].upper()}{example.sites[1:]}."]
             parts += [markdown(columns(example, found), example.ways)]
-    return [*parts, "## How it was made", made_by([report["provenance"]])]
+    return [*parts, "## How it was made", made_by([report["provenance"]]), f"- Pyro: {report['provenance']['pyro']}"]
 
 
 def columns(example: Example, found: Mapping[str, Any]) -> list[Column[Way]]:
@@ -333,6 +334,12 @@ def write(report: Mapping[str, Any], results: Path) -> None:
         write_page(results / PYRO_PAGE, *page(report))
 
 
+def revision(checkout: Path) -> str:
+    """The commit of a checkout."""
+    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -348,7 +355,7 @@ def main() -> None:
             numbers = getattr(study, part)()
             file = options.results / PYRO
             report = json.loads(file.read_bytes()) if file.is_file() else {"examples": {}}
-            report["provenance"] = provenance()
+            report["provenance"] = {**provenance(), "pyro": f"{pyro.__version__}, examples of {revision(options.pyro)}"}
             report["examples"].setdefault(name, {})[part] = numbers
             write(report, options.results)
 
