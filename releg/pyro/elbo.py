@@ -16,7 +16,7 @@ from pyro.infer.util import torch_backward
 from torch import Tensor
 
 from releg.pyro.layers import Layer, estimator_of
-from releg.pyro.rows import Rows, Trace, find_rows
+from releg.pyro.rows import Rows, Trace, find_rows, samples
 from releg.pyro.runs import DiscreteSite, Flip, FlipPlate, Recorder, Rerun, Site
 
 Run = Callable[..., tuple[Trace, Trace]]  # of the guide and the model within a messenger, to their traces
@@ -40,7 +40,6 @@ class ELBO(infer.ELBO):
         num_particles: average over this many runs.
         max_plate_nesting: how many plates are nested; found in each run if not given.
         flips_at_once: the largest size of the plate of flips, which bounds the memory.
-        retain_graph: as in Pyro.
     """
 
     def __init__(
@@ -52,13 +51,8 @@ class ELBO(infer.ELBO):
         num_particles: int = 1,
         max_plate_nesting: float = float("inf"),
         flips_at_once: int = 16,
-        retain_graph: bool | None = None,
     ) -> None:
-        super().__init__(num_particles=num_particles, max_plate_nesting=max_plate_nesting, retain_graph=retain_graph)
-        if num_particles < 1 or flips_at_once < 1:
-            raise ValueError(
-                f"num_particles is {num_particles} and flips_at_once is {flips_at_once}, expected at least 1"
-            )
+        super().__init__(num_particles=num_particles, max_plate_nesting=max_plate_nesting)
         self.settings = {"estimator": estimator, "flips": flips, "samples": samples}
         estimator_of("the loss", self.settings)
         self.vectorize, self.flips_at_once = vectorize, flips_at_once if vectorize else 1
@@ -72,7 +66,7 @@ class ELBO(infer.ELBO):
     def loss_and_grads(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> float:
         """Minus the estimated bound; adds the estimate of its gradient to every parameter's .grad."""
         loss = self.differentiable_loss(model, guide, *args, **kwargs)
-        torch_backward(loss, retain_graph=self.retain_graph)
+        torch_backward(loss)
         return loss.item()
 
     def differentiable_loss(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> Tensor:
@@ -98,10 +92,10 @@ class ELBO(infer.ELBO):
         discrete = {name: site for name, site in discrete.items() if site.logits.requires_grad}
         if not discrete:
             return loss
-        rows = find_rows(guide, model, frozenset(discrete))
-        f = rows.values(guide, model)
+        rows = find_rows(model, guide, frozenset(discrete))
+        f = rows.values(model, guide)
         layers = [Layer(name, site, rows, f, self.settings) for name, site in discrete.items()]
-        axis = -max(self._nesting(guide), self._nesting(model)) - 1 if self.vectorize else None
+        axis = -self._nesting(model, guide) - 1 if self.vectorize else None
         end = torch.get_rng_state()
 
         @torch.no_grad()
@@ -120,49 +114,40 @@ class ELBO(infer.ELBO):
         torch.set_rng_state(end)
         return loss + torch.stack(surrogates).sum()
 
-    def _nesting(self, trace: Trace) -> int:
+    def _nesting(self, *traces: Trace) -> int:
         """The number of batch axes to the right of the flips."""
-        if self.max_plate_nesting < float("inf"):
-            return int(self.max_plate_nesting)
-        return max(site["log_prob"].dim() for site in trace.nodes.values() if site["type"] == "sample")
+        found = [site["log_prob"].dim() for trace in traces for site in samples(trace)]
+        return max(found) if self.max_plate_nesting == float("inf") else max(*found, int(self.max_plate_nesting))
 
 
 def rerun(run: Run, messenger: Rerun, rows: Rows) -> Tensor:
     """f of every flip, (flips, N)."""
     if messenger.axis is None:
-        model, guide = run(messenger)
-        return rows.values(guide, model)[None]
-
-    def wrapper(program: Callable) -> Callable:
-        return FlipPlate("_releg_flips", len(messenger.flips), messenger.axis)(program)
-
+        return rows.values(*run(messenger))[None]
+    count = len(messenger.flips)
     try:
-        model, guide = run(messenger, wrapper)
-        return rows.values(guide, model, messenger.axis)
+        return rows.values(*run(messenger, FlipPlate("_releg_flips", count, messenger.axis)), messenger.axis)
     except (ValueError, RuntimeError, IndexError) as error:
         raise ValueError(
-            f"the program fails with {len(messenger.flips)} flips in a plate on the left of all others, expected one "
-            f"that broadcasts; set vectorize=False to run flips one by one. It said: {error}"
+            f"the program fails with {count} flips in a plate on the left of all others, expected one that broadcasts; "
+            f"set vectorize=False to run flips one by one. It said: {error}"
         ) from error
 
 
 def minus_bound(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> Tensor:
     """log q - log p. The log q of discrete sites is detached: its own expected gradient is zero."""
-    total = torch.zeros(())
-    for name, site in guide.nodes.items():
-        if site["type"] == "sample":
-            constant = isinstance(recorded.get(name), DiscreteSite)
-            total = total + (site["log_prob_sum"].detach() if constant else site["log_prob_sum"])
-    return total - sum(site["log_prob_sum"] for site in model.nodes.values() if site["type"] == "sample")
+    minus_log_p = -sum(site["log_prob_sum"] for site in samples(model))
+    known = [(isinstance(recorded.get(site["name"]), DiscreteSite), site["log_prob_sum"]) for site in samples(guide)]
+    return torch.as_tensor(minus_log_p + sum(log_q.detach() if is_discrete else log_q for is_discrete, log_q in known))
 
 
 def check_sites(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> None:
     """Raise ValueError if there is a site whose gradient would be wrong."""
-    for name, site in model.nodes.items():
-        if site["type"] == "sample" and not site["is_observed"] and name not in guide.nodes:
+    for site in samples(model):
+        if not site["is_observed"] and site["name"] not in guide.nodes:
             raise ValueError(
-                f"site '{name}' of the model is neither observed nor in the guide, expected one of them; add it to the "
-                "guide, or use TraceEnum_ELBO to sum it out"
+                f"site '{site['name']}' of the model is neither observed nor in the guide, expected one; add it to "
+                "the guide, or use TraceEnum_ELBO to sum it out"
             )
     for name, known in recorded.items():
         if not (isinstance(known, DiscreteSite) or known.is_plate or known.distribution.has_rsample):

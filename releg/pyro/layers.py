@@ -60,8 +60,8 @@ class Layer:
         self.noise, self.z = (rows.flatten(each, self.batch_axes) for each in (site.noise, site.z))
         self.options = {name: settings[name] for name in ("flips", "samples") if settings[name] is not None}
         if "flips" in self.options:
-            states = self.logits.shape[-1] if self.logits.dim() > 2 else 2
-            self.options["flips"] = min(self.options["flips"], self.z.shape[1] * (states - 1))
+            all_flips = self.logits[0].numel() - (self.z.shape[1] if self.logits.dim() > 2 else 0)
+            self.options["flips"] = min(self.options["flips"], all_flips)
         self.seed = int(torch.randint(2**62, ()))
         self.asked = self._asked()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from math import prod
 from typing import Any
 
@@ -27,14 +27,11 @@ class Rows:
     def __len__(self) -> int:
         return prod(self.sizes)
 
-    def values(self, guide: Trace, model: Trace, axis: int | None = None) -> Tensor:
+    def values(self, model: Trace, guide: Trace, axis: int | None = None) -> Tensor:
         """The sum of all terms that a discrete site can affect, (N,), or (flips, N) if flips lie on an axis."""
-        terms = [(site, 1) for site in affected(model, self._later(guide))]
-        terms += [(site, -1) for site in affected(guide, self.names)]
-        return torch.stack([sign * self._by_row(site, axis) for site, sign in terms]).sum(0)
-
-    def _later(self, guide: Trace) -> frozenset[str]:
-        return frozenset(site["name"] for site in affected(guide, self.names))
+        of_model, of_guide = affected(model, guide, self.names)
+        log_p, log_q = ([self._by_row(site, axis) for site in sites] for sites in (of_model, of_guide))
+        return torch.stack([*log_p, *(-term for term in log_q)]).sum(0)
 
     def _by_row(self, site: Any, axis: int | None) -> Tensor:
         log_prob = site["log_prob"].detach()
@@ -61,19 +58,26 @@ class Rows:
         return z.reshape([*self.sizes, *others]).movedim(list(range(len(at))), at)
 
 
-def affected(trace: Trace, names: frozenset[str]) -> Iterator[Any]:
-    """The sample sites from the first of these names on: what comes before cannot depend on them."""
-    reached = False
-    for name, site in trace.nodes.items():
-        reached = reached or name in names
-        if reached and site["type"] == "sample":
-            yield site
+def samples(trace: Trace) -> list[Any]:
+    """The sample sites."""
+    return [site for site in trace.nodes.values() if site["type"] == "sample"]
 
 
-def find_rows(guide: Trace, model: Trace, names: frozenset[str]) -> Rows:
+def affected(model: Trace, guide: Trace, names: frozenset[str]) -> tuple[list[Any], list[Any]]:
+    """The sites of the model and of the guide that can depend on those of the guide with these names."""
+    of_guide = from_first(samples(guide), names)
+    return from_first(samples(model), frozenset(site["name"] for site in of_guide)), of_guide
+
+
+def from_first(sites: list[Any], names: frozenset[str]) -> list[Any]:
+    """What a program samples from the first of these names on: nothing before can depend on them."""
+    return list(dropwhile(lambda site: site["name"] not in names, sites))
+
+
+def find_rows(model: Trace, guide: Trace, names: frozenset[str]) -> Rows:
     """The rows of a recorded run whose guide has discrete sites with these names."""
-    of_guide = list(affected(guide, names))
-    concerned = [*of_guide, *affected(model, frozenset(site["name"] for site in of_guide))]
-    plates = [{(frame.name, frame.dim) for frame in site["cond_indep_stack"] if frame.vectorized} for site in concerned]
+    of_model, of_guide = affected(model, guide, names)
+    stacks = [site["cond_indep_stack"] for site in (*of_model, *of_guide)]
+    plates = [{(frame.name, frame.dim) for frame in stack if frame.vectorized} for stack in stacks]
     axes = tuple(sorted(axis for _, axis in set.intersection(*plates)))
     return Rows(names, axes, tuple(of_guide[0]["log_prob"].shape[axis] for axis in axes))

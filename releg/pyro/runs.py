@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from pyro.poutine.broadcast_messenger import BroadcastMessenger
@@ -71,8 +71,7 @@ class Recorder(Messenger):
         self.sites[msg["name"]], msg["value"] = site, value
 
 
-@dataclass(frozen=True)
-class Flip:
+class Flip(NamedTuple):
     """Another value for the discrete site with that order; an order behind all sites changes nothing."""
 
     order: float

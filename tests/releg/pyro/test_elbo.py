@@ -328,5 +328,3 @@ def test_settings_of_the_loss_are_checked() -> None:
         ELBO("rodeo")
     with pytest.raises(ValueError, match="the loss has samples=3, which disarm does not take"):
         ELBO("disarm", samples=3)
-    with pytest.raises(ValueError, match="num_particles is 0"):
-        ELBO(num_particles=0)
