@@ -306,7 +306,7 @@ def page(report: Mapping[str, Any]) -> list[str]:
         f"weights after {STEPS_BEFORE} steps with common random numbers; baselines were trained for "
         f"{STEPS_OF_BASELINES} more steps at these weights. Milliseconds: CPU time of a step, medians. Bound: log p - "
         f"log q per image, of {HELD_OUT} held-out images, after the same CPU seconds of training, one seed. The "
-        "examples' own learning rates are for longer runs; here AIR has 0.001, the VAE the better of 0.00042 and 0.002.",
+        "examples' own learning rates are for long runs: here AIR has 0.001, the VAE the better of 0.00042 and 0.002.",
     ]
     for name, example in EXAMPLES.items():
         parts += [f"## {example.title}", f"{example.sites[0].upper()}{example.sites[1:]}."]
