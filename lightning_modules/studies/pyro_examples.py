@@ -33,9 +33,8 @@ from lightning_modules import RESULTS, ROOT
 from lightning_modules.run.provenance import provenance
 from releg.files import write_json
 from releg.pyro import ELBO
-from releg.records.file_names import PYRO, PYRO_PAGE
-from releg.report.numbers import plain
-from releg.report.page import Column, made_by, markdown, write_page
+from releg.records.file_names import PYRO
+from releg.report.pyro import write_pyro
 
 PARTS = ("times", "variances", "training")
 IMAGES, HELD_OUT = 10_000, 500
@@ -173,7 +172,7 @@ PLAIN = Way(NO_BASELINE, TraceGraph_ELBO)
 EXAMPLES = {
     "air": Example(
         "AIR",
-        "three Bernoulli sites, each followed by Normal ones; `vectorize=False`",
+        "Three Bernoulli sites, each followed by Normal ones; `vectorize=False`; Adam at 0.001",
         air,
         multi_mnist_images,
         [PLAIN, Way(f"{NO_BASELINE}, the example's baseline nets", TraceGraph_ELBO, "nets"), *releg_ways(False)],
@@ -183,7 +182,7 @@ EXAMPLES = {
     ),
     "ss_vae": Example(
         "Semi-supervised VAE, without labels",
-        "a OneHotCategorical site of ten states, followed by a Normal one",
+        "A OneHotCategorical site of ten states, followed by a Normal one; Adam at 0.00042 or 0.002, whichever is better",
         ss_vae,
         lambda digits: digits.data[:IMAGES].flatten(1) / 255,
         [
@@ -294,54 +293,6 @@ class Study:
         return {"rate": rate, "steps": steps, "bound": bound}
 
 
-# --- the page
-
-
-def page(report: Mapping[str, Any]) -> list[str]:
-    """The parts of results/pyro.md."""
-    parts = [
-        "# Pyro's examples with another loss",
-        "Model and guide are Pyro's, unchanged; only the loss is another one. Variance: of the gradient per image for "
-        "the parameters that belong to the discrete sites alone, summed over them, on one mini-batch, all at the "
-        f"weights after {STEPS_BEFORE} steps with common random numbers; baselines were trained for "
-        f"{STEPS_OF_BASELINES} more steps at these weights. Milliseconds: CPU time of a step, medians. Bound: log p - "
-        f"log q per image, of {HELD_OUT} held-out images, after the same CPU seconds of training, one seed. The "
-        "examples' own learning rates are for long runs: here AIR has 0.001, the VAE the better of 0.00042 and 0.002.",
-    ]
-    for name, example in EXAMPLES.items():
-        parts += [f"## {example.title}", f"{example.sites[0].upper()}{example.sites[1:]}."]
-        parts += [markdown(columns(example, report["examples"][name]), example.ways)]
-    return [*parts, "## How it was made", made_by([report["provenance"]]), f"- Pyro: {report['provenance']['pyro']}"]
-
-
-def columns(example: Example, found: Mapping[str, Any]) -> list[Column[Way]]:
-    """Those of an example's table."""
-    variances, times, training = (found[part] for part in ("variances", "times", "training"))
-
-    def best(way: Way) -> Mapping[str, float]:
-        return max(training[way.label], key=lambda run: run["bound"])
-
-    return [
-        Column("loss", lambda way: way.label, is_text=True),
-        Column("variance", lambda way: plain(variances[way.label])),
-        Column("ms per step", lambda way: f"{times[way.label]:.0f}"),
-        Column(f"bound after {example.seconds:g} s, nats", lambda way: f"{best(way)['bound']:.1f}"),
-        Column("steps", lambda way: f"{best(way)['steps']:,}"),
-        Column("rate", lambda way: f"{best(way)['rate']:g}"),
-    ]
-
-
-def write(report: Mapping[str, Any], results: Path) -> None:
-    """Write the numbers; and the page, if none are missing."""
-    write_json(results / PYRO, dict(report))
-    if all(
-        len(report["examples"].get(name, {}).get(part, {})) == len(EXAMPLES[name].ways)
-        for name in EXAMPLES
-        for part in PARTS
-    ):
-        write_page(results / PYRO_PAGE, *page(report))
-
-
 def revision(checkout: Path) -> str:
     """The commit of a checkout."""
     command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
@@ -365,8 +316,12 @@ def main() -> None:
                 report = json.loads(file.read_bytes()) if file.is_file() else {"examples": {}}
                 made = f"{pyro.__version__}, examples of {revision(options.pyro)}"
                 report["provenance"] = {**provenance(), "pyro": made}
-                report["examples"].setdefault(name, {}).setdefault(part, {})[label] = numbers
-                write(report, options.results)
+                report["settings"] = {"steps": STEPS_BEFORE, "of_baselines": STEPS_OF_BASELINES, "held_out": HELD_OUT}
+                example = report["examples"].setdefault(name, {})
+                example |= {key: getattr(study.example, key) for key in ("title", "sites", "seconds")}
+                example.setdefault(part, {})[label] = numbers
+                write_json(file, report)
+    write_pyro(options.results)
 
 
 if __name__ == "__main__":

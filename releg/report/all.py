@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from releg.records.file_names import BENCH, COMPARE, PROTOCOL_CURVES, RACE_RUNS, RUNS, TRIALS
+from releg.records.file_names import BENCH, COMPARE, PROTOCOL_CURVES, PYRO, RACE_RUNS, RUNS, TRIALS
 from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.figure1 import write_figure1
 from releg.report.protocol import write_protocol
+from releg.report.pyro import write_pyro
 from releg.report.race import write_race
 from releg.report.recipe import write_recipe
 from releg.report.table1 import write_table1
@@ -25,6 +26,7 @@ PAGES: Sequence[tuple[str, Callable[[Path], object]]] = (
     (PROTOCOL_CURVES, write_protocol),
     (COMPARE, write_compare),
     (BENCH, write_bench),
+    (PYRO, write_pyro),
 )
 
 
