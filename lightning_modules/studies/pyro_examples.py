@@ -182,7 +182,7 @@ EXAMPLES = {
     ),
     "ss_vae": Example(
         "Semi-supervised VAE, without labels",
-        "A OneHotCategorical site of ten states, followed by a Normal one; Adam at 0.00042 or 0.002, whichever is better",
+        "A OneHotCategorical site of ten states, followed by a Normal one; Adam at the better of 0.00042 and 0.002",
         ss_vae,
         lambda digits: digits.data[:IMAGES].flatten(1) / 255,
         [

@@ -23,8 +23,8 @@ def write_pyro(results: Path) -> None:
         f"weights after {settings['steps']} steps with common random numbers; baselines were trained for "
         f"{settings['of_baselines']} more steps at these weights. Milliseconds: CPU time of a step, medians. Bound: "
         f"log p - log q per image, of {settings['held_out']} held-out images, after the same CPU seconds of training; "
-        "one seed, so that small differences mean nothing. The examples' own learning rates, 0.0001 and 0.00042, are for "
-        "long runs.",
+        "one seed, so that small differences mean nothing. The examples' own learning rates, 0.0001 and 0.00042, are "
+        "for long runs.",
     ]
     for example in report["examples"].values():
         parts += [f"## {example['title']}", f"{example['sites']}.", markdown(columns(example), list(example["times"]))]
