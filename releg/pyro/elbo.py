@@ -136,9 +136,11 @@ def rerun(run: Run, messenger: Rerun, rows: Rows) -> Tensor:
 
 def minus_bound(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> Tensor:
     """log q - log p. The log q of discrete sites is detached: its own expected gradient is zero."""
-    minus_log_p = -sum(site["log_prob_sum"] for site in samples(model))
-    known = [(isinstance(recorded.get(site["name"]), DiscreteSite), site["log_prob_sum"]) for site in samples(guide)]
-    return torch.as_tensor(minus_log_p + sum(log_q.detach() if is_discrete else log_q for is_discrete, log_q in known))
+    terms = [-site["log_prob_sum"] for site in samples(model)]
+    for site in samples(guide):
+        is_discrete = isinstance(recorded.get(site["name"]), DiscreteSite)
+        terms.append(site["log_prob_sum"].detach() if is_discrete else site["log_prob_sum"])
+    return torch.stack(terms).sum()
 
 
 def check_sites(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> None:

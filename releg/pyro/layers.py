@@ -63,14 +63,10 @@ class Layer:
             all_flips = self.logits[0].numel() - (self.z.shape[1] if self.logits.dim() > 2 else 0)
             self.options["flips"] = min(self.options["flips"], all_flips)
         self.seed = int(torch.randint(2**62, ()))
-        self.asked = self._asked()
-
-    @torch.no_grad()
-    def _asked(self) -> list[Tensor]:
-        """The values for which f is needed; variables keep the recorded value where they cannot have another."""
-        asked: list[Tensor] = []
-        self._estimate(lambda z: asked.append(z) or self.f)  # type: ignore[func-returns-value]
-        return [torch.where(sites.is_possible(self.logits, z), z, self.z) for z in asked]
+        asked: list[Tensor] = []  # the values for which f is needed
+        with torch.no_grad():
+            self._estimate(lambda z: asked.append(z) or f)  # type: ignore[func-returns-value]
+            self.asked = [torch.where(sites.is_possible(self.logits, z), z, self.z) for z in asked]
 
     def _estimate(self, f: Callable[[Tensor], Tensor]) -> functional.Answer:
         generator = torch.Generator(self.logits.device).manual_seed(self.seed)

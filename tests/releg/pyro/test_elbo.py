@@ -74,6 +74,25 @@ def test_flips_one_by_one_give_the_same_gradient_as_side_by_side(estimator: str)
     assert torch.allclose(found[0], found[2], rtol=1e-10)
 
 
+def test_a_plate_without_a_size_has_the_rows_of_its_sites() -> None:
+    x, logits, found = torch.randn(5), torch.randn(5, requires_grad=True), []
+    for size in (5, None):
+
+        def guide(x: Tensor, size: int | None = size) -> None:
+            with pyro.plate("data", size):
+                pyro.sample("z", dist.Bernoulli(logits=logits))
+
+        def model(x: Tensor, size: int | None = size) -> None:
+            with pyro.plate("data", size):
+                z = pyro.sample("z", dist.Bernoulli(0.5 * torch.ones(5)))
+                pyro.sample("x", dist.Normal(z, 1), obs=x)
+
+        pyro.set_rng_seed(0)
+        found.append(gradient(ELBO("leave_one_out"), model, guide, [logits], x))
+    assert torch.equal(*found)
+    assert found[0].abs().sum() > 0
+
+
 def assert_unbiased(loss: ELBO, program: tuple[Program, Program], exact: Tensor, parameters: list[Tensor]) -> None:
     """On programs of one row, whose observation is 1."""
     x = torch.tensor(1.0)
