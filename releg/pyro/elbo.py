@@ -15,8 +15,7 @@ from pyro.infer.enum import get_importance_trace
 from pyro.infer.util import torch_backward
 from torch import Tensor
 
-from releg.pyro.layers import Layer, estimator_of
-from releg.pyro.rows import Rows, Trace, find_rows, samples
+from releg.pyro.layers import Layer, Rows, Trace, estimator_of, find_rows, samples
 from releg.pyro.runs import DiscreteSite, Flip, FlipPlate, Recorder, Rerun, Site
 
 Run = Callable[..., tuple[Trace, Trace]]  # of the guide and the model within a messenger, to their traces
@@ -93,7 +92,7 @@ class ELBO(infer.ELBO):
         if not discrete:
             return loss
         rows = find_rows(model, guide, frozenset(discrete))
-        f = rows.values(model, guide)
+        (f,) = rows.values(model, guide)
         layers = [Layer(name, site, rows, f, self.settings) for name, site in discrete.items()]
         axis = -self._nesting(model, guide) - 1 if self.vectorize else None
         end = torch.get_rng_state()
@@ -123,10 +122,10 @@ class ELBO(infer.ELBO):
 def rerun(run: Run, messenger: Rerun, rows: Rows) -> Tensor:
     """f of every flip, (flips, N)."""
     if messenger.axis is None:
-        return rows.values(*run(messenger))[None]
+        return rows.values(*run(messenger))
     count = len(messenger.flips)
     try:
-        return rows.values(*run(messenger, FlipPlate("_releg_flips", count, messenger.axis)), messenger.axis)
+        return rows.values(*run(messenger, FlipPlate("_releg_flips", count, messenger.axis)), side_by_side=True)
     except (ValueError, RuntimeError, IndexError) as error:
         raise ValueError(
             f"the program fails with {count} flips in a plate on the left of all others, expected one that broadcasts; "
