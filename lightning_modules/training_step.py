@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,6 @@ class TrainingStep:
         self.module = module
         self.optimizer = module.build_optimizer()
         self.generator = torch.Generator(module.device).manual_seed(seed_for(seed, "bench"))
-        self.parts: dict[str, float] = {}  # seconds of the last step, by what they were spent on
         self._start = {name: value.clone() for name, value in module.model.state_dict().items()}
 
     def restore(self) -> None:
@@ -30,19 +27,11 @@ class TrainingStep:
 
     def __call__(self, x: Tensor) -> None:
         """Train on x (B, data_size) once."""
-        marks = [time.perf_counter()]
         noise = self.module.estimator.draw_noise(self.module.model, x, self.generator)
-        marks.append(time.perf_counter())
         loss, _ = self.module.loss_of(x, noise)
-        marks.append(time.perf_counter())
         self.optimizer.zero_grad()
         loss.backward()
-        marks.append(time.perf_counter())
         self.optimizer.step()
-        marks.append(time.perf_counter())
-        names = ("noise", "estimate", "backward", "rmsprop")
-        if not x.is_cuda:  # there, these times would be those of launching the work, not of doing it
-            self.parts = {name: end - start for name, start, end in zip(names, marks, marks[1:], strict=False)}
 
 
 def module_for(

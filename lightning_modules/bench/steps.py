@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightning_modules.bench.floor import Floor
 from lightning_modules.bench.rounds import Contestant
+from lightning_modules.compiled_step import has_compiler
 from lightning_modules.shipped_estimators import read_estimator
 from lightning_modules.training_step import TrainingStep, Weights, module_for
 from releg.architecture import architecture_name
@@ -87,9 +88,7 @@ class JaxSteps:
 
     def take(self, steps: int) -> int:
         """Train on the first batches."""
-        if self._scanned:
-            steps = 1
-        for number in range(steps):
+        for number in range(1 if self._scanned else steps):
             self._state, _ = self._steps(self._state, self._batches[number % len(self._batches)])
             self._wait(self._state)
         return self._scanned or steps
@@ -100,19 +99,10 @@ def has_jax() -> bool:
     return find_spec("jax") is not None
 
 
-def can_compile(device: str) -> bool:
-    """Whether torch.compile can be used for steps there."""
-    if find_spec("lightning_modules.compiled_step") is None:
-        return False
-    from lightning_modules.compiled_step import has_compiler
-
-    return bool(has_compiler(torch.device(device)))
-
-
 def ways_here(device: str) -> list[str]:
     """How a step can be taken here, the fastest of ours last."""
     jax = [JAX, JAX_SCANNED] if has_jax() and device == "cpu" else []
-    return [FLOOR, *jax, EAGER, *([COMPILED] if can_compile(device) else [])]
+    return [FLOOR, *jax, EAGER, *([COMPILED] if has_compiler(torch.device(device)) else [])]
 
 
 def contestants(problem: Problem, names: Sequence[Name]) -> dict[Name, Contestant]:

@@ -57,7 +57,7 @@ class Bench:
 
     def rounds_in_trainer(self, name: str, problem: Problem, others: Sequence[Name]) -> list[dict[Name, float]]:
         """Rounds of the Trainer's steps with that estimator, and of the others."""
-        watch = RoundsInTrainer(name, contestants(problem, others), self.steps, self.rounds, self.seed)
+        watch = RoundsInTrainer(name, problem, contestants(problem, others), self.steps, self.rounds)
         fit(name, problem, COMPILED in ways_here(self.device), watch)
         return watch.rounds
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytorch_lightning as pl
-from torch import Tensor
 
 from lightning_modules.bench.rounds import Contestant, now, play_round
 from lightning_modules.bench.steps import CONFIGS, Name, Problem
@@ -24,20 +23,26 @@ BLOCK = 100  # steps; the Trainer logs at one of them
 class RoundsInTrainer(pl.Callback):
     """After each block of the Trainer's steps, lets the others have a turn; keeps the rounds.
 
-    Each block starts from the same weights, and its first step, which is not timed, warms the caches.
+    Each block starts from the problem's weights, and its first step, which is not timed, warms the caches.
+
+    Args:
+        name: of the Trainer's estimator.
+        problem: what all steps share.
+        others: have a turn after each block.
+        steps: of each of the others, per turn.
+        count: of rounds.
     """
 
-    def __init__(self, name: str, others: Mapping[Name, Contestant], steps: int, count: int, seed: int = 0) -> None:
+    def __init__(self, name: str, problem: Problem, others: Mapping[Name, Contestant], steps: int, count: int) -> None:
         self.rounds: list[dict[Name, float]] = []
         self.last = WARM_UP + count * (BLOCK + 1)  # the step after which everything is timed
         self._name, self._others, self._steps = (name, TRAINER), others, steps
-        self._order = random.Random(seed)
-        self._weights: dict[str, Tensor] = {}
+        self._problem, self._order = problem, random.Random(problem.seed)
         self._started = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Remember the weights."""
-        self._weights = {name: value.clone() for name, value in pl_module.model.state_dict().items()}
+        """Put the weights in place."""
+        pl_module.model.load_state_dict(self._problem.weights)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         """Look at the clock."""
@@ -47,7 +52,7 @@ class RoundsInTrainer(pl.Callback):
             seconds = (now(device) - self._started) / BLOCK
             self.rounds.append({self._name: seconds, **play_round(self._others, self._steps, self._order, device)})
         if place == 0:
-            pl_module.model.load_state_dict(self._weights)
+            pl_module.model.load_state_dict(self._problem.weights)
         if place == 1:
             self._started = now(device)
 
@@ -63,18 +68,7 @@ def fit(name: str, problem: Problem, compiled: bool, callback: RoundsInTrainer) 
             *("--trainer.limit_val_batches", "0", "--trainer.limit_test_batches", "1"),
             *("--trainer.accelerator", problem.device),
         ]
-        RelegCLI("fit", arguments, callbacks=[StartFrom(problem.weights), callback])
-
-
-class StartFrom(pl.Callback):
-    """Starts training from the given weights."""
-
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
-        self._weights = weights
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Put them in place."""
-        pl_module.model.load_state_dict(self._weights)
+        RelegCLI("fit", arguments, callbacks=[callback])
 
 
 @contextmanager

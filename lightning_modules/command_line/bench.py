@@ -10,7 +10,7 @@ import torch
 
 from lightning_modules import RESULTS
 from lightning_modules.bench.graph_breaks import graph_breaks
-from lightning_modules.bench.steps import can_compile, has_jax
+from lightning_modules.bench.steps import has_jax
 from lightning_modules.bench.tables import Bench, measure_growth, measure_steps
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.command_line.console import say
@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
         "run": run,
         "steps": steps,
         "growth": growth,
-        "graph_breaks": graph_breaks() if can_compile(options.device) else [],
+        "graph_breaks": graph_breaks(),
     }
     write_json(options.output / BENCH, document, indent=2)
     page, *others = write_bench(options.output)

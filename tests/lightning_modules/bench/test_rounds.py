@@ -8,6 +8,7 @@ import torch
 
 from lightning_modules.bench import rounds, trainer
 from lightning_modules.bench.rounds import milliseconds, now, play_round, ratio
+from lightning_modules.bench.steps import Problem
 from lightning_modules.bench.trainer import BLOCK, WARM_UP, RoundsInTrainer
 
 CLOCK = [0.0]
@@ -58,8 +59,9 @@ def test_the_trainers_steps_are_timed_in_blocks_from_the_same_weights_and_the_ot
 
     other, told, module = Runner(0.5), Told(), pl.LightningModule()
     module.model = torch.nn.Linear(1, 1)
-    start = module.model.weight.item()
-    watch = RoundsInTrainer("lr", {("lr", "eager"): other}, 5, 2)
+    start = {name: torch.full_like(value, 0.5) for name, value in module.model.state_dict().items()}
+    problem = Problem((1,), start, [])
+    watch = RoundsInTrainer("lr", problem, {("lr", "eager"): other}, 5, 2)
     watch.on_train_start(told, module)  # type: ignore[arg-type]
     untimed = {*range(1, WARM_UP + 2), WARM_UP + BLOCK + 2}  # the first of a block only warms the caches
     for told.global_step in range(1, watch.last + 1):
@@ -67,7 +69,7 @@ def test_the_trainers_steps_are_timed_in_blocks_from_the_same_weights_and_the_ot
         module.model.weight.data += 1
         watch.on_train_batch_end(told, module)  # type: ignore[arg-type]
     assert watch.rounds == [{("lr", "trainer"): 1.0, ("lr", "eager"): 0.5}] * 2
-    assert module.model.weight.item() == start
+    assert module.model.weight.item() == 0.5
 
 
 def test_the_clock_waits_for_a_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
