@@ -290,7 +290,6 @@ TESTED_IN = {
     "releg/kernels/cpu": "releg/kernels/test_cpu",
     "releg/kernels/triton": "releg/kernels/test_triton",
     "releg/measure/loop": "releg/measure/test_variance",
-    "releg/without_gpu": "releg/without_gpu/test_fake",
     "releg/records": "test_results",
     "releg/report": "test_results",  # made again from the committed numbers
     "lightning_modules/command_line/error_sentences": "faults/test_messages",

@@ -15,8 +15,7 @@ from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.without_gpu.fake import backward, move_to_cuda
-from tests.releg.kernels.fake_cuda import fake_cuda
+from tests.without_gpu.fake import backward, fake_cuda, move_to_cuda
 
 # Which estimators wait, for what, and why. All others never do: LR and CRN are among them.
 KEPT = "the number of kept flips decides the size of the arrays that follow"

@@ -1,6 +1,6 @@
 """The triton engine without a GPU: interpreted, and checked by torch. Each rung catches a planted fault.
 
-tests/releg/without_gpu/test_compile.py compiles the kernels for GPUs. test_triton_fake.py goes on with fake CUDA
+tests/without_gpu/test_compile.py compiles the kernels for GPUs. test_triton_fake.py goes on with fake CUDA
 tensors, test_cuda.py with real ones where there are any.
 """
 

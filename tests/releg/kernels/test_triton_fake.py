@@ -13,10 +13,9 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts.simulation import simulate
 from releg.kernels import ENGINES, flip_differences
 from releg.sbn import SigmoidBeliefNet
-from releg.without_gpu.fake import FakeTensors, move_to_cuda
 from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import random_model, random_x
-from tests.releg.kernels.fake_cuda import fake_cuda
+from tests.without_gpu.fake import FakeTensors, fake_cuda, move_to_cuda
 
 LAYERS = [6, 5, 4]
 ROWS = 4

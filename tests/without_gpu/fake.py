@@ -1,5 +1,7 @@
 """A training step on CUDA tensors without a GPU: fake ones have a device, a shape and a type, and no numbers.
 
+`fake_cuda` counts what would make the host wait for a GPU.
+
 Autograd runs every step of a backward pass in a thread of the step's device, and there is none for a missing GPU. The
 steps themselves can be called, so `gradients` walks autograd's graph in their place, in the calling thread.
 """
@@ -8,11 +10,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 Arrived = dict[int, Tensor]  # gradients w.r.t. the outputs of a step of the forward pass, as far as known
 
@@ -117,3 +122,52 @@ def _add(node: Any, slot: int, gradient: Tensor | None, arrived: Arrived) -> Non
         raise RuntimeError(f"a gradient is on device {gradient.device}, its tensor on {expected.device}")
     gradient = gradient.sum_to_size(expected.shape)
     arrived[slot] = arrived[slot] + gradient if slot in arrived else gradient
+
+
+class Waits(TorchDispatchMode):
+    """Counts what makes the host wait for the device, and returns made-up results so that the computation goes on.
+
+    A number becomes 1, and a search finds everything. Other operations that need a number from the device
+    (masked_select, unique, equal) raise an error of the fake tensors.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name == "_local_scalar_dense":  # item(), bool(), float()
+            self.counts["item"] += args[0].is_cuda
+            return 1.0 if args[0].is_floating_point() else 1
+        if name == "nonzero":
+            self.counts["nonzero"] += 1
+            return torch.zeros(args[0].numel(), args[0].dim(), dtype=torch.long, device=args[0].device)
+        if name in ("index", "index_put", "index_put_", "_index_put_impl_") and any(map(_is_mask, args[1])):
+            self.counts["nonzero"] += 1
+            return args[0] if "put" in name else _chosen(args[0], args[1][0])
+        answer = func(*args, **(kwargs or {}))
+        if name in ("_to_copy", "copy_") and args[name == "copy_"].device != answer.device:
+            self.counts["copy"] += 1
+        return answer
+
+
+def _chosen(values: Tensor, mask: Tensor) -> Tensor:
+    return values.new_empty(mask.numel(), *values.shape[mask.dim() :])
+
+
+def _is_mask(index: Tensor | None) -> bool:
+    return index is not None and index.dtype == torch.bool
+
+
+@contextmanager
+def fake_cuda() -> Iterator[Waits]:
+    """All tensors made here are fake, and may be on CUDA. Mixing devices raises an error."""
+    with FakeTensors(), patch("torch.autograd.grad", grad_by_walk), Waits() as waits:
+        yield waits
+
+
+def grad_by_walk(output: Tensor, inputs: Any, create_graph: bool = False, **_: Any) -> tuple[Tensor | None, ...]:
+    """torch.autograd.grad, which does not work on fake CUDA."""
+    several = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    return tuple(gradients(output, several, create_graph))

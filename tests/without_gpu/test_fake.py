@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimator
-from releg.without_gpu.fake import FakeTensors, backward, gradients, move_to_cuda
 from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import random_model, random_x
-from tests.releg.kernels.fake_cuda import grad_by_walk
+from tests.without_gpu.fake import FakeTensors, backward, grad_by_walk, gradients, move_to_cuda
 
 
 def answered(name: str, walked: bool) -> list[Tensor | None]:

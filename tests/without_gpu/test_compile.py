@@ -32,7 +32,7 @@ def complaints(needs: dict[str, dict[str, int]]) -> list[str]:
 def compiled() -> dict[str, Any]:
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(ROOT)
-    command = [sys.executable, "-m", "tests.releg.without_gpu.compiled"]
+    command = [sys.executable, "-m", "tests.without_gpu.compiled"]
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     answer: dict[str, Any] = json.loads(ended.stdout)

@@ -1,1 +1,0 @@
-"""What can be found out about CUDA without a GPU: whether kernels compile, their possible speed, a step's memory."""

@@ -1,0 +1,111 @@
+"""The memory that a training step needs on a GPU, counted on fake tensors at its peak."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.functional import softplus
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from lightning_modules.sbn_module import SBNModule
+from releg.baselines import InputDependent, RunningAverage
+from releg.estimators.base import Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.kernels.triton.ops import log_products
+from releg.kernels.triton.products import factors_of
+from releg.sbn import SigmoidBeliefNet
+from tests.without_gpu.fake import FakeTensors, backward, fake_cuda, move_to_cuda
+
+
+class Peak(TorchDispatchMode):
+    """The peak number of bytes of the tensors made while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        answer = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(answer):
+            if isinstance(tensor, Tensor):
+                storage = tensor.untyped_storage()
+                self.alive[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+        self.alive = {key: (ref, size) for key, (ref, size) in self.alive.items() if not ref.expired()}
+        inside = bytes_inside(func.overloadpacket.__name__, args) if func.namespace == "releg" else 0
+        self.bytes = max(self.bytes, inside + sum(size for _, size in self.alive.values()))
+        return answer
+
+
+def bytes_inside(operator: str, args: tuple[Any, ...]) -> int:
+    """What an operator of the triton engine allocates for itself, which fake tensors do not show."""
+    if operator == "log_products":
+        return sum(part.nbytes for part in factors_of(*args[:2]))
+    sign, single = args[:2]  # deeper_changes: factors of the next layer, and a list with room for every flip
+    weight = torch.empty(sign.shape[1], single.shape[1], dtype=sign.dtype, device=sign.device)
+    return sum(part.nbytes for part in factors_of(single, weight)) + 4 * sign.numel()
+
+
+def bytes_of_a_step(estimator: Estimator, rows: int) -> int:
+    """Of two steps of SBN(200-200) in float32: parameters, gradients, RMSprop's state, and all that a step makes.
+
+    An upper bound: no part of a graph is freed before its backward pass is over.
+    """
+    module = SBNModule([200, 200], estimator, 784)
+    with fake_cuda(), Peak() as peak:
+        move_to_cuda(module)
+        optimizer = module.build_optimizer()
+        for group in optimizer.param_groups:
+            group["foreach"] = True  # as torch does on CUDA
+        for _ in range(2):
+            x = torch.empty(rows, 784, device="cuda")
+            loss, _ = module.loss_of(x, estimator.draw_noise(module.model, x))
+            optimizer.zero_grad()
+            backward(loss)
+            optimizer.step()
+    return peak.bytes
+
+
+def test_memory_is_counted_at_its_peak() -> None:
+    with FakeTensors(), Peak() as peak:
+        first = torch.empty(1000, dtype=torch.float32, device="cuda")
+        first = first + 1  # both are alive until the name is taken over
+        first = first.view(10, 100)  # shares its memory
+        del first
+        torch.empty(100, dtype=torch.float64, device="cuda")
+    assert peak.bytes == 8000
+
+
+def test_what_an_operator_allocates_inside_is_counted() -> None:
+    rows, units, targets = 30, 20, 50
+    with FakeTensors():
+        logits, weight, sign = (
+            torch.empty(*s, device="cuda") for s in ((rows, targets), (units, targets), (rows, units))
+        )
+        with Peak() as peak:
+            log_products(logits, weight, sign)
+    assert peak.bytes == 4 * (rows * units + 2 * rows * targets + 2 * units * targets + units)
+
+
+def test_the_engine_has_no_array_of_rows_times_units_times_width() -> None:
+    """Ten times the rows: much less than one (rows, units, 784) array more."""
+    few, many = (bytes_of_a_step(CommonRandomNumbers("triton"), rows) for rows in (100, 1000))
+    assert 0 < many - few < 900 * 200 * 784 * 4 / 10
+
+
+def test_such_an_array_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def eager(logits: Tensor, weight: Tensor, sign: Tensor) -> Tensor:
+        return softplus(logits[:, None] + sign[..., None] * weight).sum(-1) - softplus(logits).sum(-1)[:, None]
+
+    monkeypatch.setattr("releg.kernels.triton.log_products", eager)
+    assert bytes_of_a_step(CommonRandomNumbers("triton"), 100) > 100 * 200 * 784 * 4
+
+
+def test_a_step_needs_parameters_gradients_state_and_the_batch_at_least() -> None:
+    parameters = sum(parameter.nbytes for parameter in SigmoidBeliefNet(784, [200, 200]).parameters())
+    estimator = LikelihoodRatio([InputDependent(), RunningAverage()])
+    assert bytes_of_a_step(estimator, 100) > 3 * parameters + 100 * 784 * 4
