@@ -22,10 +22,10 @@ from torch import Tensor
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.provenance import provenance
 from lightning_modules.studies.library_training import reinforce
+from lightning_modules.studies.tensor_memory import tensor_levels
 from releg.discrete import gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
 from releg.files import write_json
-from releg.measure.tensor_memory import tensor_levels
 from releg.records.file_names import LIBRARY_TIMES
 
 ROWS = 50

@@ -9,10 +9,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import reduce
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,6 @@ from releg.sbn import SigmoidBeliefNet
 
 PACKAGE = Path(releg.__file__).parent
 IMAGES_PER_PART = 500
-LOOK_EVERY = 0.5  # seconds: for parts that other processes have finished
 
 
 class Work(NamedTuple):
@@ -59,6 +58,9 @@ class Work(NamedTuple):
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()[:16]
 
 
+_work: Work | None = None  # of a process that measures parts
+
+
 def _code(estimators: Iterable[Estimator]) -> bytes:
     """The package's source and that of the estimators, which users may have written."""
     sources = {Path(source) for each in estimators if (source := inspect.getsourcefile(type(each)))}
@@ -80,9 +82,7 @@ def measure_in_parts(
     if len(parts) == 1:
         return work.moments(parts[0], progress).variances()
     home = folder / work.digest()
-    waiting = [part for part in parts if not _is_there(_path(home, part))]
-    for part in waiting:
-        _path(home, part).unlink(missing_ok=True)  # if it is damaged
+    waiting = [part for part in parts if not _path(home, part).exists()]
     progress(sum(len(part) for part in parts if part not in waiting))
     for part in _measured(work, home, waiting, jobs):
         progress(len(part))
@@ -102,61 +102,44 @@ def _measured(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterat
 def _measured_by_processes(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterator[range]:
     packed = io.BytesIO()
     torch.save(work, packed)
-    arguments = (packed.getvalue(), max(1, torch.get_num_threads() // jobs), home)
-    new_process = multiprocessing.get_context("spawn").Process
-    processes = [new_process(target=_measure, args=(*arguments, waiting[first::jobs])) for first in range(jobs)]
+    arguments = packed.getvalue(), max(1, torch.get_num_threads() // jobs)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start, arguments)
     try:
-        for process in processes:
-            process.start()
-        yield from _as_they_come(waiting, home, processes)
+        measured = {pool.submit(_measure, home, part): part for part in waiting}
+        for done in as_completed(measured):
+            done.result()
+            yield measured[done]
+    except BrokenProcessPool as error:
+        raise ChildProcessError(
+            "a process that measures was killed, expected it to finish; it may have had too little memory; the same "
+            "command continues the measurement"
+        ) from error
     finally:
-        for process in processes:
-            if process.pid is not None:
-                process.terminate()
-                process.join()
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
 
 
-def _as_they_come(waiting: list[range], home: Path, processes: Sequence[BaseProcess]) -> Iterator[range]:
-    """Each part when its file appears; ChildProcessError if one of the processes fails."""
-    while waiting:
-        ended = [process for process in processes if process.exitcode is not None]
-        done = [part for part in waiting if _path(home, part).exists()]
-        yield from done
-        waiting = [part for part in waiting if part not in done]
-        if failed := [process.exitcode for process in ended if process.exitcode]:
-            raise ChildProcessError(
-                f"a process that measures ended with exit code {failed[0]}, expected 0; it may have had too little "
-                "memory; the same command continues the measurement"
-            )
-        if waiting:
-            wait([process.sentinel for process in processes if process not in ended], timeout=LOOK_EVERY)
-
-
-def _measure(packed: bytes, threads: int, home: Path, parts: list[range]) -> None:
-    """What one of several processes does."""
+def _start(packed: bytes, threads: int) -> None:
+    """Make a new process ready to measure parts; one whose parent is gone would measure on for nobody."""
+    global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
-    work: Work = torch.load(io.BytesIO(packed), weights_only=False)  # from the process that started this one
-    for part in parts:
-        work.moments(part).save(_path(home, part))
+    _work = torch.load(io.BytesIO(packed), weights_only=False)  # from the process that started this one
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed would measure on for nobody."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
+def _measure(home: Path, part: range) -> None:
+    assert _work is not None
+    _work.moments(part).save(_path(home, part))
+
+
 def _path(home: Path, part: range) -> Path:
     return home / f"{part.start:06d}.pt"
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        Moments.load(path)
-    except ValueError:
-        return False
-    return True

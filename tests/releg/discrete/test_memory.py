@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
+from lightning_modules.studies.tensor_memory import tensor_levels
 from releg.discrete import DiscreteModel, Gradient, Layer, Values, gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
-from releg.measure.tensor_memory import tensor_levels
 
 F = Callable[[Tensor, Values], Tensor]
 

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,9 +56,7 @@ def test_parts_add_up_to_the_whole(work: Work, tmp_path: Path) -> None:
     assert sum(done) == IMAGES
 
 
-def test_parts_of_an_interrupted_measurement_are_kept_and_damaged_ones_measured_again(
-    work: Work, tmp_path: Path
-) -> None:
+def test_parts_of_an_interrupted_measurement_are_kept(work: Work, tmp_path: Path) -> None:
     class StopError(Exception):
         pass
 
@@ -69,21 +66,11 @@ def test_parts_of_an_interrupted_measurement_are_kept_and_damaged_ones_measured_
 
     with pytest.raises(StopError):
         measure_in_parts(work, tmp_path / "parts", 1, stop)
-    damaged, kept, changed = sorted((tmp_path / "parts").rglob("*.pt"))
-    damaged.write_bytes(damaged.read_bytes()[:-20])
-    content = changed.read_bytes()
-    with zipfile.ZipFile(changed) as archive:
-        numbers = max((archive.read(name) for name in archive.namelist() if "/data/" in name), key=len)
-    changed.write_bytes(content.replace(numbers, numbers[:7] + bytes([numbers[7] ^ 64]) + numbers[8:]))
-    before = kept.stat().st_mtime_ns
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").rglob("*.pt")}
     seen: list[int] = []
-
-    def look(images: int) -> None:
-        seen.append(images)
-        assert kept.stat().st_mtime_ns == before
-
-    assert_same(measure_in_parts(work, tmp_path / "parts", 1, look), whole(work))
-    assert seen == [6, 6, 6, 5]  # one part was there
+    assert_same(measure_in_parts(work, tmp_path / "parts", 1, seen.append), whole(work))
+    assert seen == [18, 5]  # three parts were there
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 ANOTHER: dict[str, dict[str, Any]] = {
@@ -166,4 +153,4 @@ def test_a_killed_process_ends_the_measurement_with_a_sentence(tmp_path: Path) -
         os.kill(workers[0], signal.SIGKILL)
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 1
-    assert "a process that measures ended with exit code -9, expected 0" in said
+    assert "a process that measures was killed, expected it to finish" in said
