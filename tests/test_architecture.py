@@ -299,7 +299,6 @@ TESTED_IN = {
     "lightning_modules/bench": "lightning_modules/command_line/test_bench",
     "lightning_modules/studies": "releg/test_page",
     "lightning_modules/bench/trainer": "lightning_modules/bench/test_rounds",
-    "lightning_modules.studies.tensor_memory": "releg/discrete/test_memory",
     "lightning_modules/bench/variance_bias_cost": "lightning_modules/command_line/test_compare",
     "lightning_modules/grid/__main__": "test_reproduce",
     "lightning_modules/grid/closing_words": "lightning_modules/grid/test_grid",
