@@ -14,18 +14,8 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.rounds import milliseconds, play_round, ratio
-from lightning_modules.bench.steps import (
-    COMPILED,
-    CONFIGS,
-    FLOOR,
-    JAX_SCANNED,
-    Name,
-    Problem,
-    contestants,
-    has_jax,
-    ways_here,
-)
-from lightning_modules.bench.trainer import TRAINER, RoundsInTrainer, fit
+from lightning_modules.bench.steps import CONFIGS, FLOOR, JAX_SCANNED, Problem, contestants, has_jax, ways_here
+from lightning_modules.bench.trainer import TRAINER, rounds_with_trainer
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.console import say
 from lightning_modules.sbn_module import SBNModule
@@ -55,12 +45,6 @@ class Bench:
         batches: Iterator[Tensor] = islice(self.data.train_dataloader(), BATCHES)
         return Problem(layers, state, [x.to(self.device) for x in batches if len(x) == self.data.batch_size], self.seed)
 
-    def rounds_in_trainer(self, name: str, problem: Problem, others: Sequence[Name]) -> list[dict[Name, float]]:
-        """Rounds of the Trainer's steps with that estimator, and of the others."""
-        watch = RoundsInTrainer(name, problem, contestants(problem, others), self.steps, self.rounds)
-        fit(name, problem, COMPILED in ways_here(self.device), watch)
-        return watch.rounds
-
 
 def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, threads: int) -> list[Row]:
     """A row for each estimator and way: its time, and its ratios to others in the same rounds."""
@@ -69,11 +53,10 @@ def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, t
         rows: list[Row] = []
         for name in CONFIGS:
             say(f"SBN({problem.architecture}), {name}, threads: {threads}")
-            *ways, own = ways_here(bench.device)
-            to = {"floor": (name, FLOOR), "jax": ("lr", JAX_SCANNED), "lr": ("lr", own), "bare": (name, own)}
-            others = dict.fromkeys([*((name, way) for way in (*ways, own)), *to.values()])
-            known = [other for other in others if other[1] in (*ways, own)]
-            rounds = bench.rounds_in_trainer(name, problem, known)
+            ways = ways_here(bench.device)
+            to = {"floor": (name, FLOOR), "jax": ("lr", JAX_SCANNED), "lr": ("lr", ways[-1]), "bare": (name, ways[-1])}
+            others = {(name, way) for way in ways} | {other for other in to.values() if other[1] in ways}
+            rounds = rounds_with_trainer(name, problem, sorted(others), bench.steps, bench.rounds)
             rows += [
                 {
                     "architecture": problem.architecture,
@@ -84,7 +67,7 @@ def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, t
                     "ms": milliseconds(rounds, (name, way)),
                     "ratio_to": {what: ratio(rounds, (name, way), key) for what, key in to.items() if key in rounds[0]},
                 }
-                for way in (*ways, own, TRAINER)
+                for way in (*ways, TRAINER)
             ]
     return rows
 

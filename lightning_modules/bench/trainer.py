@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import random
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
 
 from lightning_modules.bench.rounds import Contestant, now, play_round
-from lightning_modules.bench.steps import CONFIGS, Name, Problem
+from lightning_modules.bench.steps import COMPILED, CONFIGS, Name, Problem, contestants, ways_here
 from lightning_modules.cli import RelegCLI
 
 TRAINER = "trainer"
@@ -57,27 +56,23 @@ class RoundsInTrainer(pl.Callback):
             self._started = now(device)
 
 
-def fit(name: str, problem: Problem, compiled: bool, callback: RoundsInTrainer) -> None:
-    """Train as `releg fit` does with that estimator from the problem's weights, validation off, until all is timed."""
-    with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder, silence():
+def rounds_with_trainer(
+    name: str, problem: Problem, others: Sequence[Name], steps: int, count: int
+) -> list[dict[Name, float]]:
+    """Rounds of `releg fit` with that estimator from the problem's weights, validation off, and of the others."""
+    callback = RoundsInTrainer(name, problem, contestants(problem, others), steps, count)
+    with tempfile.TemporaryDirectory(prefix="releg-bench-") as folder:
         arguments = [
             *("--config", "base.yaml", "--config", f"estimator/{CONFIGS[name]}.yaml", "--results_dir", folder),
             *("--model.layers", str(list(problem.layers)), "--seed_everything", str(problem.seed)),
-            *(["--model.compile", "true"] if compiled else []),
-            *("--trainer.max_steps", str(callback.last)),
+            *("--model.compile", str(COMPILED in ways_here(problem.device)).lower()),
+            *("--trainer.max_steps", str(callback.last), "--trainer.enable_progress_bar", "false"),
             *("--trainer.limit_val_batches", "0", "--trainer.limit_test_batches", "1"),
             *("--trainer.accelerator", problem.device),
         ]
-        RelegCLI("fit", arguments, callbacks=[callback])
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    """Suppress progress messages during a trial run."""
-    logger = logging.getLogger("releg")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+        logging.disable(logging.INFO)  # what a run tells
+        try:
+            RelegCLI("fit", arguments, callbacks=[callback])
+        finally:
+            logging.disable(logging.NOTSET)
+    return callback.rounds

@@ -32,12 +32,8 @@ def build_parser() -> Parser:
     parser = Parser("releg compare", DESCRIPTION)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(*CKPT, type=Path, metavar="PATH", help=TRAINED)
-    where.add_argument(
-        "--config",
-        action="append",
-        metavar="FILE",
-        help="weights: initial ones of the module that these configs describe, given as for releg fit; may be repeated",
-    )
+    help = "weights: initial ones of the module that these configs describe, given as for releg fit; may be repeated"
+    where.add_argument("--config", action="append", metavar="FILE", help=help)
     add_measurement(parser, shipped_names(), images=50, samples=100, steps=1000)
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     return parser

@@ -82,9 +82,8 @@ def build_parser() -> Parser:
     """All options."""
     parser = Parser("releg verify", DESCRIPTION)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder that holds weights/")
-    parser.add_argument(
-        "--samples", type=at_least(2), default=10, metavar="S", help="draws of z per image; default: 10"
-    )
+    draws = "draws of z per image; default: 10"
+    parser.add_argument("--samples", type=at_least(2), default=10, metavar="S", help=draws)
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder with the data; default: the repository's")
     return parser
 
@@ -98,10 +97,8 @@ def main(argv: list[str]) -> int:
     for verdict in wrong:
         print(_printable(f"releg verify: {verdict.cell}: {verdict.problem}"), file=sys.stderr)
     if not wrong:
-        print(
-            f"all {len(verdicts)} cells verified: each bound matches the recorded one within sampling error",
-            file=sys.stderr,
-        )
+        found = f"all {len(verdicts)} cells verified: each bound matches the recorded one within sampling error"
+        print(found, file=sys.stderr)
     return 1 if wrong else 0
 
 
