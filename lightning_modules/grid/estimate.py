@@ -48,6 +48,8 @@ class Cost:
 def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     """Predict by timing the first steps of a run, a validation batch and a measurement; their results are discarded.
 
+    Steps are timed without torch.compile, which takes longer than a trial; runs that compile theirs end earlier.
+
     Args:
         config: of the run.
         data: to train on; the config's own is not read again.
