@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 
 import torch
 import torch._dynamo
 import torch._logging
+from torch._dynamo.utils import counters
 
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
@@ -16,16 +18,19 @@ Row = dict[str, object]
 
 
 def graph_breaks() -> list[Row]:
-    """A row for each shipped estimator: in how many graphs its loss is compiled, and why the graph breaks."""
+    """A row for each shipped estimator: in how many graphs its loss is compiled, and what stays Python in between."""
     rows: list[Row] = []
     torch._logging.set_logs(dynamo=logging.ERROR)
     for name in shipped_names():
         module = SBNModule([6, 5, 4], read_estimator(name), 12)
         x = torch.rand(8, 12).round()
         torch._dynamo.reset()
+        counters.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch._dynamo.explain(module.loss_of)(x, module.estimator.draw_noise(module.model, x))
-        reasons = dict.fromkeys(each.reason.splitlines()[0] for each in found.break_reasons)
-        rows.append({"estimator": name, "graphs": found.graph_count, "breaks": list(reasons)})
+            graphs = torch._dynamo.explain(module.loss_of)(x, module.estimator.draw_noise(module.model, x)).graph_count
+        reasons = [
+            re.findall(r"<function (\S+) at", reason) or reason.splitlines() for reason in counters["graph_break"]
+        ]
+        rows.append({"estimator": name, "graphs": graphs, "breaks": [first for first, *_ in reasons]})
     return rows

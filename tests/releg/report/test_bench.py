@@ -45,7 +45,7 @@ def test_the_page_leads_with_floor_jax_and_ours_and_shows_what_made_it(tmp_path:
     assert "| 200-200 | trained | 1 | CRN | 4.00 | 6.00 | 8.00 | 14.00 | 7.00 | 7.40 |" in text
     assert "| CRN | 1.75 (1.00 to 3.00) | 2.33 (1.00 to 3.00) |  | 1.06 (1.01 to 1.07) |" in text
     assert "| 800 | 2 | CRN | 150.4 | 1.50 |" in text
-    assert "| Pruned CRN | 3 | nonzero; item |" in text
+    assert "| Pruned CRN | 3 | `nonzero`, `item` |" in text
     assert "commit: 0123abcd" in text
     assert "some processor, 2 cores" in text
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
