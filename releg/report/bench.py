@@ -26,8 +26,8 @@ RATIOS = """How many times as long one step takes as another in the same round, 
 compiled where there is a compiler. JAX's LR is the scanned one."""
 GROWTH = """Both with all threads, at initial weights, at which a flip changes about as many units of the next layer as
 the square root of their number. That adds a power of 1/2 to CRN's growth."""
-BREAKS = """The loss of each shipped estimator under `torch.compile`: one graph, or several with functions between them that
-stay Python: the sizes of their arrays depend on numbers, or they differentiate on the way."""
+BREAKS = """The loss of each shipped estimator under `torch.compile`: one graph, or several with functions in between
+that stay Python, since the sizes of their arrays depend on numbers or since they differentiate on the way."""
 
 
 def write_bench(results: Path) -> list[Path]:
