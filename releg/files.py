@@ -30,7 +30,7 @@ def write_json(path: Path, content: Any, indent: int = 1) -> Path:
 
 
 def without_infinities(value: Any) -> Any:
-    """As a JSON file keeps it."""
+    """The same value with None in place of every number that is not finite."""
     if isinstance(value, dict):
         return {key: without_infinities(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

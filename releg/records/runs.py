@@ -95,7 +95,7 @@ class Entry:
 
 
 def trained(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Entry.trained of a run with this config and result."""
+    """The digest Entry.trained, of a run with this config and result."""
     return digest([config["seed_everything"], result])
 
 
@@ -111,7 +111,7 @@ def commits(provenance: Iterable[Mapping[str, Any]]) -> str:
 
 
 def digest(content: object) -> str:
-    """Of what a JSON file holds."""
+    """A digest of what a JSON file holds."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -147,7 +147,7 @@ def front(rows: Sequence[Row]) -> list[Row]:
 
 
 def kind_of(row: Row) -> str:
-    """One of MARKERS."""
+    """Whether it is unbiased, biased, or unbiased for another bound: a key of MARKERS."""
     if not row["unbiased"]:
         return "biased"
     return "unbiased" if row["objective"] == "elbo" else "unbiased for the multi-sample bound"

@@ -49,17 +49,17 @@ Point = TypeVar("Point", Bound, Variance)
 
 
 def bounds_of(runs: Sequence[Entry], path: Path) -> list[Bound]:
-    """The validation bounds of these runs; those of runs elsewhere are in the CSV file, which is written again."""
+    """The validation bounds of these runs. The CSV file has them for runs elsewhere, and is written again with all."""
     return _gathered(runs, path, Bound, _validations)
 
 
 def variances_of(runs: Sequence[Entry], path: Path) -> list[Variance]:
-    """The same for the gradient variances that were measured during training."""
+    """The gradient variances that these runs measured during training; the CSV file has them for runs elsewhere."""
     return _gathered(runs, path, Variance, lambda run: _variances(run, run.folder / VARIANCES))
 
 
 def measured_at_the_end(runs: Sequence[Entry], results: Path) -> list[Variance]:
-    """What `releg variance` measured on more images at the end of one of these runs; none if it was trained again."""
+    """What `releg variance` measured at the best weights of one of these runs; none if that run was trained again."""
     points = []
     for name in ESTIMATORS:
         path = measurement_file(results, name)
@@ -73,7 +73,7 @@ def measurement_file(results: Path, trained_with: str) -> Path:
 
 
 def read_measured(path: Path) -> dict[str, Any]:
-    """What made such a file; empty if there is none."""
+    """What the .json beside a measurement says: commit, machine and run; empty if there is none."""
     path = path.with_suffix(".json")
     if not path.is_file():
         return {}
@@ -82,7 +82,7 @@ def read_measured(path: Path) -> dict[str, Any]:
 
 
 def measured_run(path: Path) -> str:
-    """Which run's weights were measured, as Entry.trained; empty if no file says so."""
+    """The run whose weights a measurement was made at, as Entry.trained; empty if no file says so."""
     return str(read_measured(path).get(MEASURED_RUN, ""))
 
 

@@ -24,7 +24,7 @@ class Column(Generic[Row]):
     is_text: bool = False  # texts are aligned to the left, numbers to the right
 
     def cells(self, rows: Iterable[Row]) -> list[str]:
-        """Its text in every row."""
+        """The text of this column in each row."""
         return [self.cell(row) or "" for row in rows]
 
 
@@ -52,7 +52,7 @@ def _latex_row(cells: Iterable[str]) -> str:
 
 
 def _in_latex(text: str) -> str:
-    """Signs as LaTeX writes them."""
+    """The text with signs as LaTeX writes them."""
     return re.sub(r"^([+-][\d.]+)$", r"$\1$", text).replace("±", r"$\pm$").replace("−", "$-$")
 
 

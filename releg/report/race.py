@@ -64,17 +64,17 @@ class Racer(NamedTuple):
 
     @property
     def minutes(self) -> float:
-        """Of all its steps."""
+        """The minutes that all its steps take, on average over its runs."""
         return statistics.fmean(curve[-1].seconds for curve in self.curves) / 60
 
     def minutes_to(self, target: float) -> float | None:
-        """None unless every seed gets there."""
+        """The mean time until the validation bound is this low; None unless every seed gets there."""
         times = [seconds_to(curve, -target) for curve in self.curves]
         known = [time for time in times if time is not None]
         return statistics.fmean(known) / 60 if len(known) == len(times) else None
 
     def mean(self, name: str) -> str:
-        """The mean of a bound of the results."""
+        """The mean over seeds of a bound at the end of training, negative, as a text."""
         return nats(-statistics.fmean(run.result[name] for run in self.runs))
 
 

@@ -52,7 +52,7 @@ def write_recipe(results: Path) -> str:
 
 
 def _group(trial: Trial) -> tuple[str, int]:
-    """The table that it stands in."""
+    """The table in which a trial stands: its net and number of steps."""
     return trial["architecture"], trial["steps"]
 
 

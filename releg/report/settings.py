@@ -37,7 +37,7 @@ def schedule_words(name: str) -> str:
 
 
 def settings(runs: Sequence[Entry]) -> str:
-    """The table, and what made the runs."""
+    """A section with a row per net and group of equal settings, and what made the runs."""
     groups: dict[tuple[object, ...], Group] = {}
     for run in runs:
         key = (run.net, run.steps, run.optimizer, run.rate, run.schedule, run.warmup)

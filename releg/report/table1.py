@@ -170,7 +170,7 @@ def short_table(results: Path) -> str:
     of_table = {column.head: column for column in COLUMNS}
 
     def column(head: str, name: str, kind: str) -> Column[str]:
-        """Of one estimator, the cells of a column of Table 1."""
+        """The cells of a column of Table 1 that belong to one estimator."""
         return Column(head, lambda net: of_table[kind].cell(cells[net, name]) if (net, name) in cells else None)
 
     def papers(name: str) -> Column[str]:

@@ -40,7 +40,7 @@ MEASURED = "The measurement at the end of a run, in `variance/`:"
 
 
 class Measurement(NamedTuple):
-    """The variances of one step, on so many images."""
+    """A step of training and the number of images on which the variances were measured after it."""
 
     step: int
     images: int
@@ -75,7 +75,7 @@ def figure1_runs(results: Path) -> list[Entry]:
 
 
 def measured_variances(results: Path) -> list[Variance]:
-    """All gradient variances of these runs."""
+    """All gradient variances of the runs of Figure 1's architecture."""
     runs = figure1_runs(results)
     return [*variances_of(runs, results / FIGURE1_VARIANCES), *measured_at_the_end(runs, results)]
 
@@ -92,7 +92,7 @@ def at_shared_weights(points: Sequence[Variance]) -> list[Variance]:
 
 
 def tables(points: Sequence[Variance]) -> dict[Measurement, Table]:
-    """The numbers of each measurement, in the order of the steps."""
+    """The variances as a table per measurement, in the order of the steps."""
     found: dict[Measurement, dict[Key, Number]] = {}
     for point in sorted(points, key=lambda point: (point.step, point.num_images)):
         table = found.setdefault(Measurement(point.step, point.num_images), {})
@@ -101,7 +101,7 @@ def tables(points: Sequence[Variance]) -> dict[Measurement, Table]:
 
 
 def largest(measurements: Mapping[Measurement, Table]) -> Measurement:
-    """The last of those on most images."""
+    """The measurement on most images; of several, the last."""
     return max(measurements, key=lambda measurement: (measurement.images, measurement.step))
 
 
@@ -115,7 +115,7 @@ def ratio(top: Number, bottom: Number) -> Number:
 
 
 def lr_to_crn(table: Table, layer: int, of_lr: str, of_crn: str) -> Number:
-    """LR's kind of variance in a layer divided by CRN's kind."""
+    """One kind of LR's variance in a layer, divided by one kind of CRN's; unknown if one of them was not measured."""
     return ratio(table.get(("lr", of_lr, layer), UNKNOWN), table.get(("crn", of_crn, layer), UNKNOWN))
 
 
