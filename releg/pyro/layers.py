@@ -146,9 +146,10 @@ class Layer:
         generator = torch.Generator(self.logits.device).manual_seed(self.seed)
         return self.estimator(self.logits, f, noise=self.noise, generator=generator, **self.options)
 
-    def flips(self) -> list[Flip]:
-        """The values other than the recorded one for which f is needed."""
+    def flips(self, changed: Tensor | None = None) -> list[Flip]:
+        """The values other than the recorded one for which f is needed; in some rows only, if these are given."""
         others = [z for z in self.asked if not torch.equal(z, self.z)]
+        others = others if changed is None else [torch.where(changed[:, None], z, self.z) for z in others]
         values = [self.rows.unflatten(z, self.site.z.shape, self.batch_axes) for z in others]
         return [Flip(self.site.order, sites.as_value(self.site.distribution, value)) for value in values]
 

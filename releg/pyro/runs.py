@@ -52,6 +52,13 @@ class Recorder(Messenger):
         super().__init__()
         self.sites: dict[str, Site] = {}
 
+    @property
+    def can_be_repeated(self) -> bool:
+        """Whether runs can share the noise of all continuous sites, row by row."""
+        on_cpu = all(site.value.device.type == "cpu" for site in self.sites.values())
+        continuous = [s for s in self.sites.values() if not (s.is_plate or isinstance(s, DiscreteSite))]
+        return on_cpu and all(sites.normal_within(site.distribution) for site in continuous)
+
     def _pyro_sample(self, msg: Any) -> None:
         if msg["value"] is not None:
             return

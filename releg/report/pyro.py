@@ -27,7 +27,9 @@ def write_pyro(results: Path) -> None:
         "for long runs.",
     ]
     for example in report["examples"].values():
-        parts += [f"## {example['title']}", f"{example['sites']}.", markdown(columns(example), list(example["times"]))]
+        measured = [example.get(part, {}) for part in ("times", "variances", "training")]
+        losses = [loss for loss in measured[0] if all(loss in part for part in measured)]
+        parts += [f"## {example['title']}", f"{example['sites']}.", markdown(columns(example), losses)]
     write_page(results / PYRO_PAGE, *parts, "## How it was made", f"{made_by([made])}\n- Pyro: {made['pyro']}")
 
 
