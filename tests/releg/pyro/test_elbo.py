@@ -346,7 +346,7 @@ def guide_with(**settings: Any) -> Program:
 @pytest.mark.filterwarnings("ignore")  # Pyro's own, of latents that the guide lacks
 def test_what_it_cannot_handle_gets_a_sentence(model: Program, guide: Program, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        gradient(ELBO("common_random_numbers"), model, guide, [half], torch.randn(5))
+        gradient(ELBO("common_random_numbers"), model, guide, [half], torch.randn(51))
 
 
 def test_settings_of_the_loss_are_checked() -> None:
