@@ -49,22 +49,13 @@ PUBLISHED = {
 }
 
 
-class Schedule(NamedTuple):
-    """How the learning rate changes during a run."""
-
-    class_name: str  # in lightning_modules/schedules.py
-    words: str  # in tables
-
-
-# By the names of their config files; the first is what a run without a schedule has
+# Classes in lightning_modules/schedules.py, by the names of their config files; a run without a schedule has none
 CONSTANT_RATE = "constant"
 SCHEDULES = {
-    CONSTANT_RATE: Schedule("", "constant"),
-    "linear": Schedule("LinearDecay", "falling linearly to zero"),
-    "cosine": Schedule("CosineDecay", "falling to zero as a cosine"),
-    "hold_then_linear": Schedule(
-        "HoldThenLinearDecay", "constant for half of the steps, then falling linearly to zero"
-    ),
+    CONSTANT_RATE: "",
+    "linear": "LinearDecay",
+    "cosine": "CosineDecay",
+    "hold_then_linear": "HoldThenLinearDecay",
 }
 
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
@@ -90,7 +81,7 @@ PAPER_DATA = "MNIST"
 def schedule_name(class_path: str) -> str:
     """linear, cosine, ..., or the class name of another schedule; an empty class path means a constant rate."""
     class_name = class_path.rsplit(".", 1)[-1]
-    return next((name for name, known in SCHEDULES.items() if known.class_name == class_name), class_name)
+    return next((name for name, known in SCHEDULES.items() if known == class_name), class_name)
 
 
 def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> str:

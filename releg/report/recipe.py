@@ -13,25 +13,25 @@ from releg.records.names import CONSTANT_RATE, label_of
 from releg.records.runs import Entry, read_runs
 from releg.report.numbers import count, distinct, nats
 from releg.report.page import Column, markdown, write_page
-from releg.report.settings import schedule_words
+from releg.report.settings import SCHEDULES
 
 Trial = dict[str, Any]
 
 CAPTION = f"""# Trials of the learning rate
 
-Runs with RMSprop and batches of 100, seed 0; bound: negative bound on the validation images of the best validation, in
-nats (lower is better). No test bound is compared. `python -m lightning_modules.studies.recipe` makes the trials, in
-`{TRIALS}`; runs of the published table with seed 0 stand beside them, marked with †. A warm-up multiplies the rate by a
-factor that rises from zero to one in that many steps. Training bits are redrawn at every access, or drawn once. A unit
-is in use if its probability varies over 2,000 validation images, with a standard deviation above 0.02; layers from x
-upwards.
-"""
+Runs with RMSprop and batches of 100, seed 0; bound: negative bound on the validation images of the best validation,
+in nats (lower is better). No test bound is compared. `python -m lightning_modules.studies.recipe` makes the trials,
+in `{TRIALS}`; runs of the published table with seed 0 stand beside them, marked with †. Training bits are redrawn at
+every access, or drawn once. A unit is in use if its probability varies over 2,000 validation images, with a standard
+deviation above 0.02; layers from x upwards.
+
+{SCHEDULES}"""
 COLUMNS: list[Column[Trial]] = [
     Column("estimator", lambda trial: label_of(trial["estimator"]), is_text=True),
     Column(
         "training bits", lambda trial: "drawn once" if trial["binarization"] == "fixed" else "redrawn", is_text=True
     ),
-    Column("schedule", lambda trial: schedule_words(trial["shape"]), is_text=True),
+    Column("schedule", lambda trial: trial["shape"].replace("_", " "), is_text=True),
     Column("peak rate", lambda trial: f"{trial['rate']:g}"),
     Column("warm-up", lambda trial: count(trial["warmup"])),
     Column("bound", lambda trial: nats(-trial["val/elbo"]) + "†" * trial.get("published", False)),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from releg.records.names import SCHEDULES, budget_name, label_of
+from releg.records.names import budget_name, label_of
 from releg.records.runs import Entry
 from releg.report.numbers import count, distinct
 from releg.report.page import Column, made_by, markdown
 
+SCHEDULES = """Schedules: linear, the rate falls from its peak to zero in a straight line; cosine, as half a cosine
+wave; hold then linear, in a straight line after half of the steps. A warm-up multiplies the rate by a factor that rises
+from zero to one in that many steps."""
 Group = list[Entry]  # runs of one net with the same settings
 
 
@@ -24,16 +27,11 @@ COLUMNS: list[Column[Group]] = [
     Column("steps", lambda runs: count(runs[0].steps)),
     Column("optimiser", lambda runs: runs[0].optimizer, is_text=True),
     Column("peak rate", lambda runs: f"{runs[0].rate:g}"),
-    Column("schedule", lambda runs: schedule_words(runs[0].schedule), is_text=True),
+    Column("schedule", lambda runs: runs[0].schedule.replace("_", " "), is_text=True),
     Column("warm-up", lambda runs: count(runs[0].warmup)),
     Column("seeds", lambda runs: distinct(sorted({run.seed for run in runs}))),
     Column("threads", _threads),
 ]
-
-
-def schedule_words(name: str) -> str:
-    """How the rate changes, or the class name of a schedule of the user's own."""
-    return SCHEDULES[name].words if name in SCHEDULES else name
 
 
 def settings(runs: Sequence[Entry]) -> str:
@@ -42,7 +40,7 @@ def settings(runs: Sequence[Entry]) -> str:
     for run in runs:
         key = (run.net, run.steps, run.optimizer, run.rate, run.schedule, run.warmup)
         groups.setdefault(key, []).append(run)
-    return "\n\n".join(["## Settings", markdown(COLUMNS, list(groups.values())), made_by(_processes(runs))])
+    return "\n\n".join(["## Settings", markdown(COLUMNS, list(groups.values())), SCHEDULES, made_by(_processes(runs))])
 
 
 def _processes(runs: Iterable[Entry]) -> list[dict[str, object]]:

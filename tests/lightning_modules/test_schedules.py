@@ -13,7 +13,7 @@ from releg.records.names import CONSTANT_RATE, SCHEDULES
 def test_reports_name_every_shipped_schedule_by_its_config_file_and_class() -> None:
     shipped = {path.stem: yaml.safe_load(path.read_text()) for path in (CONFIGS / "schedule").glob("*.yaml")}
     paths = {name: config["model"]["lr_scheduler"]["class_path"] for name, config in shipped.items()}
-    named = {name: known.class_name for name, known in SCHEDULES.items() if name != CONSTANT_RATE}
+    named = {name: class_name for name, class_name in SCHEDULES.items() if name != CONSTANT_RATE}
     assert paths == {name: f"{schedules.__name__}.{class_name}" for name, class_name in named.items()}
     assert all(issubclass(getattr(schedules, class_name), DecayToZero) for class_name in named.values())
 

@@ -16,7 +16,7 @@ def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_pa
         config = status_of(trial.run(tmp_path)).config
         assert config["model"]["optimizer"]["init_args"]["lr"] == trial.rate
         scheduler = config["model"].get("lr_scheduler") or {"class_path": ".", "init_args": {}}
-        assert scheduler["class_path"].rpartition(".")[2] == SCHEDULES[trial.shape].class_name
+        assert scheduler["class_path"].rpartition(".")[2] == SCHEDULES[trial.shape]
         assert scheduler["init_args"].get("warmup_steps", 0) == trial.warmup
         assert architecture_name(config["model"]["layers"]) == trial.architecture
         assert config["trainer"]["max_steps"] == trial.steps

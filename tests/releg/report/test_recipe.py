@@ -35,9 +35,9 @@ def test_there_is_a_table_per_net_and_length_with_the_lowest_bound_of_each_estim
     page = write(tmp_path, json.dumps([trial("lr", 0.001, 120.0), fixed, trial("crn", 0.01, 108.25), other]))
     first, second = page.split("## SBN(")[1:]
     assert [line.split(" | ")[:6] for line in first.splitlines() if line.startswith("| ")][2:] == [
-        ["| CRN", "redrawn", "falling linearly to zero", "0.01", "0", "108.25"],
-        ["| CRN", "drawn once", "falling linearly to zero", "0.001", "0", "109.00"],
-        ["| LR", "redrawn", "falling linearly to zero", "0.001", "0", "120.00"],
+        ["| CRN", "redrawn", "linear", "0.01", "0", "108.25"],
+        ["| CRN", "drawn once", "linear", "0.001", "0", "109.00"],
+        ["| LR", "redrawn", "linear", "0.001", "0", "120.00"],
     ]
     assert second.startswith("200-200-200), 200 steps")
     assert "| 0.003 | 40 | 99.00 | 200 | 200, 180, 90 |" in second

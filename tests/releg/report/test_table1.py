@@ -45,7 +45,7 @@ def test_the_settings_of_every_net_stand_under_the_table(tmp_path: Path) -> None
     runs = [entry("200-200", "lr", seed, 98.9, 200_000, **config) for seed in (0, 1)]
     runs += [entry("200-200", name, 0, 98.9, 200_000) for name in ("crn",)]
     settings = write_table1(write_results(tmp_path, runs)).split("## Settings")[1]
-    words = "falling linearly to zero | 1,000 | 0, 1 |"
+    words = "linear | 1,000 | 0, 1 |"
     assert f"| 200-200 | LR | standard | 200,000 | RMSprop | 0.001 | {words}" in settings
     assert "| 200-200 | CRN | standard | 200,000 | RMSprop | 0.001 | constant | 0 | 0 |" in settings
     assert "- commit: c0ffee\n- machine: A CPU, 2 cores\n" in settings
