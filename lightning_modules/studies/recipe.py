@@ -1,8 +1,8 @@
 """python -m lightning_modules.studies.recipe [--jobs N]: trials of the learning rate, its shape and its warm-up.
 
-RMSprop and batches of 100, as in the paper. All four nets with several peak rates, as many for LR as for CRN; then
-other shapes and other warm-ups on one net each, and training bits that are drawn once. Only validation bounds count.
-Writes recipe/trials.json and recipe.md; the same command continues after an interruption.
+RMSprop and batches of 100, as in the paper. Each net with four peak rates for either estimator, around the best one of
+earlier trials; then other shapes on one net, other warm-ups on another. Only validation bounds count. Writes
+recipe/trials.json and recipe.md; the same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from lightning_modules.grid.plan import GridRun, RunStatus, config_words
 from lightning_modules.grid.record import entry_of
 from lightning_modules.studies.study import Numbers, Study
 from releg.records.file_names import TRIALS
-from releg.records.names import CONSTANT_RATE, SCHEDULES
 from releg.records.runs import commits
 from releg.report.recipe import write_recipe
 
-RATES = (0.003, 0.005, 0.007, 0.01)
-STEPS, WARMUP, SHAPE = 40_000, 4_000, "hold_then_linear"
-OTHER_SHAPES = tuple(name for name in SCHEDULES if name != SHAPE)
-SHAPES_ON, OTHER_WARMUPS_ON = "200-200", "200-200-200-200"  # deep nets lose units in the first steps
-OTHER_WARMUPS = (0, 8_000)
+RATES = {"lr": (0.001, 0.002, 0.003, 0.005), "crn": (0.003, 0.005, 0.01, 0.02)}
+BEST_RATE = {"lr": 0.003, "crn": 0.01}  # of earlier trials on SBN(200-200)
+STEPS, WARMUP, SHAPE = 20_000, 2_000, "hold_then_linear"
+OTHER_SHAPES_ON, OTHER_SHAPES = "200-200", ("linear", "cosine")
+OTHER_WARMUPS_ON, OTHER_WARMUPS = "200-200-200-200", (0, 500, 8_000)  # deep nets lose units in the first steps
 VALIDATIONS = 20  # of a run
 
 
@@ -43,27 +42,23 @@ class Trial(NamedTuple):
 
     def run(self, folder: Path) -> GridRun:
         """The run of the grid that it is."""
-        schedule = [] if self.shape == CONSTANT_RATE else [f"schedule/{self.shape}.yaml"]
-        words = config_words(self.architecture, ESTIMATOR_OVERLAYS[self.estimator], *schedule)
+        words = config_words(self.architecture, ESTIMATOR_OVERLAYS[self.estimator], f"schedule/{self.shape}.yaml")
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
         words += ["--trainer.val_check_interval", str(self.steps // VALIDATIONS), "--model.val_samples", "5"]
         words += ["--data.binarization", self.binarization, "--results_dir", str(folder)]
-        if schedule and self.warmup:
-            words += ["--model.lr_scheduler.init_args.warmup_steps", str(self.warmup)]
+        words += ["--model.lr_scheduler.init_args.warmup_steps", str(self.warmup)]
         title = f"{self.estimator}, {self.rate} {self.shape}, warm-up {self.warmup}, {self.binarization} bits"
         return GridRun(self.architecture, title, 0, tuple(words))
 
 
 def trials() -> Iterator[Trial]:
     """As many for LR as for CRN."""
-    for net, estimator, rate in product(ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, RATES):
-        yield Trial(net, estimator, rate)
-    for estimator, rate, shape in product(ESTIMATOR_OVERLAYS, RATES[::2], OTHER_SHAPES):
-        yield Trial(SHAPES_ON, estimator, rate, shape, 0 if shape == CONSTANT_RATE else WARMUP)
-    for estimator, rate, warmup in product(ESTIMATOR_OVERLAYS, RATES[::2], OTHER_WARMUPS):
-        yield Trial(OTHER_WARMUPS_ON, estimator, rate, warmup=warmup)
-    for estimator in ESTIMATOR_OVERLAYS:
-        yield Trial(SHAPES_ON, estimator, RATES[0], binarization="fixed")
+    for net, place, estimator in product(ARCHITECTURE_OVERLAYS, range(4), ESTIMATOR_OVERLAYS):
+        yield Trial(net, estimator, RATES[estimator][place])
+    for shape, estimator in product(OTHER_SHAPES, ESTIMATOR_OVERLAYS):
+        yield Trial(OTHER_SHAPES_ON, estimator, BEST_RATE[estimator], shape)
+    for warmup, estimator in product(OTHER_WARMUPS, ESTIMATOR_OVERLAYS):
+        yield Trial(OTHER_WARMUPS_ON, estimator, BEST_RATE[estimator], warmup=warmup)
 
 
 def numbers(status: RunStatus) -> Numbers:

@@ -25,9 +25,6 @@ def test_every_trial_is_a_run_with_the_rate_shape_steps_and_bits_it_names(tmp_pa
         assert config["model"]["estimator"]["class_path"].endswith(name)
 
 
-def test_the_shapes_bits_and_warm_ups_are_all_tried_and_both_estimators_have_as_many_trials() -> None:
-    planned = [*trials()]
-    assert {trial.shape for trial in planned} == {*SCHEDULES}
-    assert {trial.binarization for trial in planned} == {"dynamic", "fixed"}
-    counts = Counter(trial.estimator for trial in planned)
+def test_both_estimators_have_as_many_trials() -> None:
+    counts = Counter(trial.estimator for trial in trials())
     assert counts["lr"] == counts["crn"]
