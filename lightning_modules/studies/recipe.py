@@ -21,8 +21,8 @@ from releg.records.file_names import TRIALS
 from releg.records.runs import commits
 from releg.report.recipe import write_recipe
 
-RATES = {"lr": (0.001, 0.002, 0.003, 0.005), "crn": (0.003, 0.005, 0.01, 0.02)}
-BEST_RATE = {"lr": 0.003, "crn": 0.01}  # of earlier trials on SBN(200-200)
+# The best one of earlier trials on SBN(200-200) first, then those around it
+RATES = {"lr": (0.003, 0.005, 0.002, 0.001), "crn": (0.01, 0.005, 0.02, 0.003)}
 STEPS, WARMUP, SHAPE = 20_000, 2_000, "hold_then_linear"
 OTHER_SHAPES_ON, OTHER_SHAPES = "200-200", ("linear", "cosine")
 OTHER_WARMUPS_ON, OTHER_WARMUPS = "200-200-200-200", (0, 500, 8_000)  # deep nets lose units in the first steps
@@ -53,12 +53,12 @@ class Trial(NamedTuple):
 
 def trials() -> Iterator[Trial]:
     """As many for LR as for CRN."""
-    for net, place, estimator in product(ARCHITECTURE_OVERLAYS, range(4), ESTIMATOR_OVERLAYS):
+    for place, net, estimator in product(range(4), ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS):
         yield Trial(net, estimator, RATES[estimator][place])
     for shape, estimator in product(OTHER_SHAPES, ESTIMATOR_OVERLAYS):
-        yield Trial(OTHER_SHAPES_ON, estimator, BEST_RATE[estimator], shape)
+        yield Trial(OTHER_SHAPES_ON, estimator, RATES[estimator][0], shape)
     for warmup, estimator in product(OTHER_WARMUPS, ESTIMATOR_OVERLAYS):
-        yield Trial(OTHER_WARMUPS_ON, estimator, BEST_RATE[estimator], warmup=warmup)
+        yield Trial(OTHER_WARMUPS_ON, estimator, RATES[estimator][0], warmup=warmup)
 
 
 def numbers(status: RunStatus) -> Numbers:
