@@ -15,7 +15,7 @@ import pytest
 from tests import environment
 from tests.environment import ROOT, SetupError, set_up, wanted_key
 
-INSTALLATION = ["venv", "setuptools", ".[dev,bench,ray]", "nms"]  # a word of each command of a whole installation
+INSTALLATION = ["venv", "setuptools", ".[dev,bench,pyro,ray]", "nms"]  # a word of each command of a whole installation
 
 
 @pytest.fixture

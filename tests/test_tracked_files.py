@@ -7,7 +7,18 @@ import pytest
 from tests.environment import ROOT
 
 TOP_LEVEL = {
-    *(".ci", ".gitignore", "CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "pyproject.toml", "reproduce.sh"),
+    *(
+        ".ci",
+        ".github",
+        ".gitignore",
+        ".pre-commit-config.yaml",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "reproduce.sh",
+    ),
     *("data", "lightning_modules", "releg", "results", "tests"),
 }
 LARGE = 1_000_000  # bytes

@@ -15,6 +15,7 @@ from releg.estimators.parts.simulation import simulate
 from releg.kernels import EngineName, check_engine, flip_differences
 from releg.kernels.log_product import LogProduct
 from releg.sbn import SigmoidBeliefNet, Trajectory
+from releg.uncompiled import uncompiled
 
 NUMBERS_AT_ONCE = 2**22  # of the (rows, units, deeper units) arrays
 
@@ -75,7 +76,7 @@ def _gradient(model: SigmoidBeliefNet, path: Trajectory, layer: int, signal: Ten
     return torch.sigmoid(posterior) * f_one * (1 - mean) - torch.sigmoid(-posterior) * f_zero * mean
 
 
-@torch.compiler.disable  # the largest weight decides how long the products are
+@uncompiled  # the largest weight decides how long the products are
 def _deeper_evidence(model: SigmoidBeliefNet, path: Trajectory, layer: int) -> Tensor:
     """log q(z[l+1] | z_i = 1, others) - log q(z[l+1] | z_i = 0, others), (N, H)."""
     weight = model.inference[layer + 1].weight.detach().T  # (H, K)

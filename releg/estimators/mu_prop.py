@@ -12,6 +12,7 @@ from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.signals import continued_signal, derivative
 from releg.estimators.parts.simulation import Simulation, simulate
 from releg.sbn import SigmoidBeliefNet
+from releg.uncompiled import uncompiled
 
 
 class MuProp(Estimator):
@@ -48,7 +49,7 @@ class MuProp(Estimator):
         return simulation.answer(gradients, self.samples, self.baselines.loss(remainders))
 
 
-@torch.compiler.disable  # differentiates inside
+@uncompiled  # differentiates inside
 def _expand(model: SigmoidBeliefNet, simulation: Simulation) -> tuple[list[Tensor], list[Tensor]]:
     """g_l, (N, H) per layer, and f_l - h_l, (N,) per layer."""
     path = simulation.path

@@ -21,11 +21,12 @@ from torch import Tensor
 from releg import bernoulli
 from releg.kernels.log_product import LogProduct
 from releg.sbn import SigmoidBeliefNet, Trajectory
+from releg.uncompiled import uncompiled
 
 ARRAYS_AT_ONCE = 4  # (rows, units, width) temporaries alive at the same time, for the memory bound
 
 
-@torch.compiler.disable  # how many units change decides the size of the arrays
+@uncompiled  # how many units change decides the size of the arrays
 @torch.no_grad()
 def flip_differences(
     model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], memory_mib: float = 256.0

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from releg import bernoulli
 from releg.sbn import SigmoidBeliefNet, Trajectory
+from releg.uncompiled import uncompiled
 
 ROWS_AT_ONCE = 10_000  # (image, unit) pairs simulated together
 
 
-@torch.compiler.disable  # a loop over all pairs of row and unit
+@uncompiled  # a loop over all pairs of row and unit
 @torch.no_grad()
 def flip_differences(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor]) -> list[Tensor]:
     """f1 - f0 of every unit, (N, H) per layer: f with the unit clamped to 1 minus f with it clamped to 0.

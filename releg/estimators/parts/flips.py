@@ -14,6 +14,7 @@ from torch import Tensor
 from releg.estimators.parts.signals import continued_signal
 from releg.estimators.parts.simulation import Simulation
 from releg.sbn import SigmoidBeliefNet
+from releg.uncompiled import uncompiled
 
 
 def draw_choices(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None) -> list[Tensor]:
@@ -31,7 +32,7 @@ def clipped(logits: Tensor, flipped: Tensor, antithetic: Tensor) -> Tensor:
     return torch.where(torch.sigmoid(-logits.abs()) < 1 / (2 * logits.shape[-1]), flipped, antithetic)
 
 
-@torch.compiler.disable  # how many flips are kept decides the size of the arrays
+@uncompiled  # how many flips are kept decides the size of the arrays
 @torch.no_grad()
 def kept_differences(
     model: SigmoidBeliefNet, simulation: Simulation, layer: int, kept: Tensor, noise: Sequence[Tensor]

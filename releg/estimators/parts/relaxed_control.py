@@ -14,6 +14,7 @@ from releg.estimators.parts.relaxation import check_temperature, concrete, hidde
 from releg.estimators.parts.signals import continued_signal, derivative
 from releg.estimators.parts.simulation import Simulation, simulate, squared
 from releg.sbn import SigmoidBeliefNet, Trajectory
+from releg.uncompiled import uncompiled
 
 Control = Callable[[int, Tensor, Tensor], Tensor]  # (layer, its constant logits (N, H), h (N, H)) -> c (N,)
 
@@ -73,7 +74,7 @@ class RelaxedControl(Estimator):
         return continued_signal(model, layer, below, logits, relaxed, path.noise, concrete(temperature))
 
 
-@torch.compiler.disable  # a derivative of a derivative
+@uncompiled  # a derivative of a derivative
 def controlled_gradients(
     model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[Tensor], control: Control, differentiable: bool
 ) -> list[Tensor]:

@@ -228,9 +228,9 @@ def test_runs_that_lack_something_are_answered_in_one_sentence(
 ) -> None:
     publish(results, [entry])
     tabulate(results, entry)
-    (results / "runs.json").write_text(json.dumps({"runs": [{"folder": "run", "config": entry.config}]}))
+    (results / "runs.json").write_text(json.dumps({"runs": [{**vars(entry), "folder": "run", "result": {}}]}))
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 2
-    assert "runs.json cannot be read (KeyError: 'model.estimator.class_path'), expected what" in capsys.readouterr().err
+    assert "runs.json cannot be read (KeyError: 'test/elbo'), expected what" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
