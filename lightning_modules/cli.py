@@ -25,7 +25,7 @@ with loading("releg"):
     from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
     from lightning_modules.binary_images import BinaryImages
-    from lightning_modules.command_line.console import USER_ERRORS, answered, complain, quieten, say
+    from lightning_modules.command_line.console import USER_ERRORS, answered, quieten, say
     from lightning_modules.command_line.error_sentences import is_out_of_memory, one_sentence
     from lightning_modules.command_line.untrusted_configs import TRUST_HELP, only_shipped_classes
     from lightning_modules.run import life, ranks
@@ -287,21 +287,20 @@ def _find_files(words: list[str]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point. Returns the exit code: 0, or 2 after one sentence about what was wrong."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    ranks.follow_launcher()
+    quieten()
+    return answered(lambda: _run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(arguments: list[str]) -> int:
     command, *options = arguments or ["--help"]
     if command in ("--help", "-h"):
         print("\n".join([USAGE, *(f"  {name:<10} {text}" for name, text in (COMMANDS | OWN_COMMANDS).items())]))
         return 0 if arguments else 2
     if command not in COMMANDS | OWN_COMMANDS:
         known = ", ".join(COMMANDS | OWN_COMMANDS)
-        return complain(f"there is no command {command}, expected one of {known}; see releg --help")
-    ranks.follow_launcher()
-    find_own_modules(arguments)
-    quieten()
-    return answered(lambda: _run(command, options))
-
-
-def _run(command: str, options: list[str]) -> int:
+        raise ValueError(f"there is no command {command}, expected one of {known}; see releg --help")
+    find_own_modules(options)
     if command in COMMANDS:
         RelegCLI(command, options)
         return 0

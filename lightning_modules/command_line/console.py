@@ -93,7 +93,10 @@ def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
 def answered(run: Callable[[], int]) -> int:
     """Run, and return the exit code: that of `run`, 2 after a user's mistake, 130 if interrupted, 1 after a bug."""
     try:
-        return run()
+        try:
+            return run()
+        finally:
+            sys.stdout.flush()  # an error is told in a sentence, and not by Python as it ends
     except KeyboardInterrupt:
         return _interrupted()
     except SystemExit as end:
@@ -134,6 +137,10 @@ def _interrupted() -> int:
 
 def _say_last(sentence: str) -> None:
     """Print the line that a command ends with: threads in the background keep quiet from now on."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = None  # on a full disk, say: Python would try once more as it ends
     with _voice:
         _has_ended.set()
         sys.stderr.write(f"{sentence}\n")  # in one call, so that nothing comes between

@@ -39,7 +39,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _about_a_file(error: OSError) -> str:
-    name = error.filename or "what the run logs"
+    name = error.filename or "its output"
     if error.errno in NO_ROOM:
         return f"cannot write {name} ({error.strerror}), expected room for it; free some disk space and {AGAIN}"
     if error.errno in FORBIDDEN:

@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -44,22 +46,34 @@ def not_from_here() -> None:
 
 
 def find_own_modules(arguments: list[str]) -> None:
-    """Add the current folder to the end of the import path, but only if the user names a module that is in it.
+    """Add the current folder to the end of the import path, but only if the user names a class that is in it.
 
     Libraries try to import packages that may not be installed. If the folder were always searched, a file of such a
-    name would be run even by a command that only reads a checkpoint. The user names modules by dotted paths: on the
-    command line, in the configs given there and, with --trust, in the config beside a checkpoint.
+    name would be run even by a command that only reads a checkpoint. The user names classes as values of settings: on
+    the command line, in the configs given there and, with --trust, in the config beside a checkpoint.
     """
-    here = current_folder()
-    values = [word.partition("=")[2] if word.startswith("--") else word for word in arguments]
-    files = [Path(value) for value in values if os.path.exists(value)]
-    if "--trust" in arguments:
+    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    texts = [value for option, value in pairwise(words) if re.match(r"--(model|data|trainer)(?!-)", option)]
+    files = [Path(word) for word in words if os.path.exists(word)]
+    if "--trust" in words:
         files += [file.with_name("config.yaml") for file in files]
-    texts = [value for value in values if not os.path.exists(value)]
     texts += [file.read_text(errors="replace") for file in files if file.suffix in (".yaml", ".yml") and file.is_file()]
-    named = {name for text in texts for name in re.findall(r"\b([A-Za-z_]\w*)\.[A-Za-z_]", text)}
-    if here not in sys.path and any(Path(here, name + end).exists() for name in named for end in ("", ".py")):
-        sys.path.append(here)
+    here = current_folder()
+    for name in {name.split(".")[0] for text in texts for name in _class_paths(text)}:
+        is_here = Path(here, name).is_dir() or Path(here, f"{name}.py").is_file()
+        if is_here and name not in sys.modules and find_spec(name) is None:
+            sys.path.append(here)
+
+
+def _class_paths(text: str) -> list[str]:
+    """The values in a YAML text that can be paths of classes; none if it is damaged, which is told later."""
+    import yaml  # not before `not_from_here`
+
+    try:
+        values = [event.value for event in yaml.parse(text, yaml.CSafeLoader) if isinstance(event, yaml.ScalarEvent)]
+    except (yaml.YAMLError, UnicodeError):
+        return []
+    return [value for value in values if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", value)]
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,34 +17,30 @@ def locked(results: Path) -> Iterator[int]:
 
     BlockingIOError, with a sentence, if another process has it.
     """
-    with _held(results / "runs" / ".lock", "reproduce.sh", results, str(os.getpid())) as descriptor:
+    with _held(results / "runs" / ".lock", "reproduce.sh", results, SECONDS_TO_WAIT) as descriptor:
         yield descriptor
 
 
 @contextmanager
 def locked_run(folder: Path, wait: float = SECONDS_TO_WAIT) -> Iterator[None]:
     """Hold the lock on one run, also on a shared file system; BlockingIOError if another process has it."""
-    with _held(folder / ".lock", "releg fit", folder, f"{os.getpid()} on {platform.node()}", wait):
+    with _held(folder / ".lock", "releg fit", folder, wait):
         yield
 
 
 @contextmanager
-def _held(path: Path, who: str, where: Path, me: str, wait: float | None = None) -> Iterator[int]:
-    """Hold a lock. The system releases it however the process ends."""
+def _held(path: Path, who: str, where: Path, wait: float) -> Iterator[int]:
+    """Hold a lock. The system releases it however the process ends. Nothing is written: the file may be a link."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        deadline = time.monotonic() + (SECONDS_TO_WAIT if wait is None else wait)
+    with path.open("a") as file:
+        deadline = time.monotonic() + wait
         while not _try(file.fileno()):
             if time.monotonic() > deadline:
-                file.seek(0)
                 raise BlockingIOError(
-                    f"another {who} (process {file.read().strip() or 'unknown'}) is working in {where}, "
-                    "expected none; wait for it to end, or stop it"
+                    f"another {who} is working in {where}, expected none; wait for it to end, or stop it (on its "
+                    f"machine, `fuser {path}` names it)"
                 )
             time.sleep(0.1)
-        file.truncate(0)
-        file.write(me)
-        file.flush()
         yield file.fileno()
 
 

@@ -134,6 +134,9 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
         (["test", "--ckpt", "best.ckpt", "--trust"], True),
         (["test", "--ckpt", "best.ckpt"], False),
         (["fit", "--foreign.layers", "[3]", "--model.optimizer", "torch.optim.Adam"], False),
+        (["fit", "--config", "foreign.yaml", "--config=foreign.yaml"], False),  # a shipped config's name may be this
+        (["variance", "--ckpt", "none.ckpt", "--output", "foreign.csv"], False),
+        (["fit", "--config", "remark.yaml"], False),
     ],
 )
 def test_modules_of_the_current_folder_are_found_only_if_the_user_names_one(
@@ -141,6 +144,8 @@ def test_modules_of_the_current_folder_are_found_only_if_the_user_names_one(
 ) -> None:
     rename(folder, {"class_path": "foreign.Foreign"})
     (folder / "mine.yaml").write_text("model: {estimator: {class_path: foreign.Foreign}}")
+    (folder / "remark.yaml").write_text("model: {weight_decay: 0}  # instead of foreign.Foreign, as in: foreign.yaml")
+    (folder / "torch").mkdir()
     (folder / "best.py").write_text(MODULE)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(folder)])
     find_own_modules(words)

@@ -88,3 +88,14 @@ def test_the_papers_numbers_are_copied_whole_or_not_at_all(tmp_path: Path) -> No
     assert stopped.stderr.startswith("reproduce.sh: cannot write ")
     reproduce._prepare(tmp_path)
     assert (tmp_path / "paper.json").read_bytes() == (ROOT / "results" / "paper.json").read_bytes()
+
+
+def test_an_output_that_cannot_be_written_is_told_in_a_sentence() -> None:
+    environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": ""}  # written as Python ends
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            releg_command("--help"), stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("releg: cannot write its output (No space left on device), expected room for it; ")
+    assert done.stderr.count("\n") == 1
