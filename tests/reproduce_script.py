@@ -42,9 +42,9 @@ class Script:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name, text in (("budget", BUDGET), ("measure", MEASURE)):
-            (folder / name).mkdir()
-            (folder / name / "tiny.yaml").write_text(text)
+        (folder / "budget" / "tiny").mkdir(parents=True)
+        (folder / "budget" / "tiny.yaml").write_text(BUDGET)
+        (folder / "budget" / "tiny" / "32-64-128-256.yaml").write_text(MEASURE)
         python = folder / "python"
         python.write_text(f"#!/bin/sh\necho '{sys.executable}'\n")
         python.chmod(0o755)

@@ -211,7 +211,7 @@ def test_the_readme_gives_the_range_of_the_variances_that_were_measured() -> Non
 
 @describes_results
 def test_crn_wins_the_race_and_has_the_lowest_variance_for_its_cost() -> None:
-    racers = {racer.runs[0].estimator: racer for racer in race(RESULTS / "quick")}
+    racers = {racer.runs[0].estimator: racer for racer in race(RESULTS)}
     text = paragraph("", "Which estimator should you use?")
     assert f"All {len(racers)} " in text
     assert f"{racers['lr'].runs[0].steps:,} steps" in text

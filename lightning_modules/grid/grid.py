@@ -56,9 +56,10 @@ class Grid:
         found = self._find()
         waiting = [status for status in found if status.result is None]
         done = len(found) - len(waiting)
-        steps = f"{found[0].steps:,} steps per run; " if found else ""
+        steps = [status.steps for status in found]
+        longest = f"up to {max(steps):,} steps per run; " if steps else ""
         to_train = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs"
-        title = f"budget {self.options.budget.stem}: {steps}{to_train} to train, {done} already finished"
+        title = f"budget {self.options.budget.stem}: {longest}{to_train} to train, {done} already finished"
         if not waiting:
             print(title, file=sys.stderr)
             return

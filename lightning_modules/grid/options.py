@@ -84,9 +84,9 @@ def _parser() -> _Parser:
         "--budget",
         default=DEFAULT_BUDGET,
         metavar="BUDGET",
-        help="steps per run and learning rate: quick 10,000 (the default), standard 200,000 (the published table) and "
-        "converged 1,000,000, whose rate falls to zero; smoke 200 (does everything work?) and paper 2,000,000, at a "
-        "constant rate; or a YAML file like those in lightning_modules/configs/budget",
+        help="steps per run and learning rate: quick (the default), 40,000 to 80,000 steps, with a rate for either "
+        "estimator; standard 200,000 (the published table); converged 1,000,000; smoke 200 (does everything work?); "
+        "paper 2,000,000 at its constant rate; or a YAML file like those in lightning_modules/configs/budget",
     )
     add("--seeds", type=at_least(1), default=1, metavar="N", help="train with the seeds 0 to N-1; default: 1")
     add("--jobs", type=at_least(1), metavar="N", help="runs at a time, here; default: one per core, or one on a GPU")

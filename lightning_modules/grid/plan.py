@@ -14,7 +14,6 @@ from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
 from releg.records.file_names import METRICS
-from releg.records.names import FIGURE1_ARCHITECTURE
 
 
 @dataclass(frozen=True)
@@ -54,19 +53,22 @@ def cells(only: tuple[str, str] | None) -> list[tuple[str, str]]:
 
 
 def plan(budget: Path, seeds: int, results: Path, only: tuple[str, str] | None = None) -> list[GridRun]:
-    """All runs of the grid, seed by seed, so that a first complete table is ready early.
-
-    The overlay that measures gradient variances has the budget's file name, in the folder measure/ next to budget/.
-    """
-    measure = budget.parent.parent / "measure" / budget.name
+    """All runs of the grid, seed by seed, so that a first complete table is ready early."""
     runs = []
     for seed in range(seeds):
         for architecture, estimator in cells(only):
-            measured = [measure] if architecture == FIGURE1_ARCHITECTURE and measure.is_file() else []
-            words = config_words(architecture, ESTIMATOR_OVERLAYS[estimator], budget, *measured)
+            words = config_words(
+                architecture, ESTIMATOR_OVERLAYS[estimator], budget, *_overlays(budget, architecture, estimator)
+            )
             words += ["--seed_everything", str(seed), "--results_dir", str(results)]
             runs.append(GridRun(architecture, estimator, seed, tuple(words)))
     return runs
+
+
+def _overlays(budget: Path, architecture: str, estimator: str) -> list[Path]:
+    """What differs by estimator and net: files of these names in the budget's folder, beside its YAML."""
+    names = (estimator, architecture, f"{architecture},{estimator}")
+    return [path for name in names if (path := budget.with_suffix("") / f"{name}.yaml").is_file()]
 
 
 def config_words(architecture: str, estimator: str, *more: Path | str) -> list[str]:

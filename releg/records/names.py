@@ -64,13 +64,7 @@ FIGURE1_IMAGES, FIGURE1_SAMPLES = 50_000, 1_000  # on which the paper measures g
 RACE_ARCHITECTURE = "200-200"
 
 AUTHORS_STEPS = 2_000_000  # of the authors' later code
-BUDGETS = {  # steps per run
-    "smoke": 200,
-    "quick": 10_000,
-    "standard": 200_000,
-    "converged": 1_000_000,
-    "paper": AUTHORS_STEPS,
-}
+BUDGETS = ("smoke", "quick", "standard", "converged", "paper")  # files in lightning_modules/configs/budget/
 DEFAULT_BUDGET = "quick"
 PUBLISHED_BUDGET = "standard"  # its table is results/table1.md; other budgets have their own folder in results/
 LONGEST_BUDGETS = ("converged", "paper")  # whose bounds the published table shows as those at the end of training
@@ -90,11 +84,6 @@ def label_of(estimator: str, unbiased: bool = True, objective: str = "elbo") -> 
     if not unbiased:
         return f"{label} (biased)"
     return label if objective == "elbo" else f"{label} (climbs the multi-sample bound)"
-
-
-def budget_name(steps: int) -> str:
-    """The budget with this many steps; empty if there is none."""
-    return next((name for name, count in BUDGETS.items() if count == steps), "")
 
 
 def longer_folders(results: Path) -> list[Path]:

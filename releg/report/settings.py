@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from releg.records.names import budget_name, label_of
+from releg.records.names import label_of
 from releg.records.runs import Entry
 from releg.report.numbers import count, distinct
 from releg.report.page import Column, made_by, markdown
@@ -23,7 +23,6 @@ def _threads(runs: Group) -> str:
 COLUMNS: list[Column[Group]] = [
     Column("SBN", lambda runs: runs[0].net, is_text=True),
     Column("estimators", lambda runs: distinct(label_of(run.estimator) for run in runs), is_text=True),
-    Column("budget", lambda runs: budget_name(runs[0].steps), is_text=True),
     Column("steps", lambda runs: count(runs[0].steps)),
     Column("optimiser", lambda runs: runs[0].optimizer, is_text=True),
     Column("peak rate", lambda runs: f"{runs[0].rate:g}"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from releg.files import readable, write_atomically, write_json
 from releg.records.file_names import PAPER, TABLE1, TEST_BITS
-from releg.records.names import AUTHORS_STEPS, ESTIMATORS, budget_name, label_of, longer_folders
+from releg.records.names import AUTHORS_STEPS, ESTIMATORS, label_of, longer_folders
 from releg.records.runs import Entry, read_missing, read_runs
 from releg.report.numbers import count, nats, one_decimal, plus_minus, signed
 from releg.report.page import Column, as_csv, latex, markdown, write_page
@@ -99,7 +99,6 @@ def _row(runs: list[Entry], paper: Paper) -> Row:
     return {
         "architecture": first.net,
         "estimator": first.estimator,
-        "budget": budget_name(first.steps) or f"{first.steps:,} steps",
         "steps": first.steps,
         "seeds": sorted(run.seed for run in runs),
         "test_nll_mean": statistics.fmean(nll),

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from lightning_modules.gradient_variance import GradientVariance
 from lightning_modules.grid.options import BUDGETS, budget_file
@@ -15,9 +14,17 @@ from releg.architecture import architecture_name
 from tests.lightning_modules.run_states import RESULT
 
 
-def test_reports_call_the_budgets_what_the_script_calls_them() -> None:
-    steps = {name: yaml.safe_load(budget_file(name).read_text())["trainer"]["max_steps"] for name in BUDGETS}
-    assert steps == BUDGETS
+def test_every_budget_has_its_file_and_every_file_its_budget() -> None:
+    assert sorted(path.stem for path in budget_file("quick").parent.glob("*.yaml")) == sorted(BUDGETS)
+
+
+def test_what_differs_by_estimator_and_net_is_in_the_folder_beside_a_budget(tmp_path: Path) -> None:
+    budget = tmp_path / "own.yaml"
+    budget.with_suffix("").mkdir()
+    for name, steps in (("own", 1), ("own/crn", 2), ("own/200-200", 3), ("own/200-200,crn", 4)):
+        (tmp_path / f"{name}.yaml").write_text(f"trainer: {{max_steps: {steps}}}\n")
+    steps_of = {(run.architecture, run.estimator): status_of(run).steps for run in plan(budget, 1, tmp_path)}
+    assert [steps_of[net, name] for net in ("200-200-200", "200-200") for name in ("lr", "crn")] == [1, 2, 3, 4]
 
 
 def test_the_grid_has_every_cell_of_the_papers_table_for_every_seed(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_page_has_mean_and_deviation_over_seeds_beside_the_paper(tmp_path: P
 def test_the_json_has_the_same_numbers(tmp_path: Path) -> None:
     write_table1(write_results(tmp_path, [BOTH[0], SLOWER, BOTH[2]]))
     lr, crn = json.loads((tmp_path / "table1.json").read_text())
-    assert (lr["architecture"], lr["estimator"], lr["budget"], lr["seeds"]) == ("200-200", "lr", "quick", [0, 1])
+    assert (lr["architecture"], lr["estimator"], lr["seeds"]) == ("200-200", "lr", [0, 1])
     assert lr["test_nll_mean"] == pytest.approx(113.0)
     assert lr["test_nll_sd"] == pytest.approx(2**0.5)
     assert lr["difference"] == pytest.approx(113.0 - 98.86)
@@ -46,8 +46,8 @@ def test_the_settings_of_every_net_stand_under_the_table(tmp_path: Path) -> None
     runs += [entry("200-200", name, 0, 98.9, 200_000) for name in ("crn",)]
     settings = write_table1(write_results(tmp_path, runs)).split("## Settings")[1]
     words = "linear | 1,000 | 0, 1 |"
-    assert f"| 200-200 | LR | standard | 200,000 | RMSprop | 0.001 | {words}" in settings
-    assert "| 200-200 | CRN | standard | 200,000 | RMSprop | 0.001 | constant | 0 | 0 |" in settings
+    assert f"| 200-200 | LR | 200,000 | RMSprop | 0.001 | {words}" in settings
+    assert "| 200-200 | CRN | 200,000 | RMSprop | 0.001 | constant | 0 | 0 |" in settings
     assert "- commit: c0ffee\n- machine: A CPU, 2 cores\n" in settings
 
 
