@@ -1,8 +1,9 @@
 """python -m lightning_modules.grid.publish BUDGET: put what was trained among the published results, for maintainers.
 
-Takes the finished runs of results/mine/BUDGET. Their numbers, the best model of each cell and Figure 1's measurement go
-to results/ (budget standard) or results/BUDGET; published runs of other cells and seeds stay. The runs are copied to
-that folder's runs/, which git ignores: tables and figures are made from there. `git diff` shows what changed.
+Takes the finished runs of results/mine/BUDGET. Their numbers, thinned curves for TensorBoard, the best model of each
+cell and Figure 1's measurement go to results/ (budget standard) or results/BUDGET; published runs of other cells and
+seeds stay. The runs are copied to that folder's runs/, which git ignores: tables and figures are made from there.
+`git diff` shows what changed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from lightning_modules import OWN_RESULTS, RESULTS
 from lightning_modules.grid import weights
+from lightning_modules.grid.event_files import write_event_files
 from lightning_modules.grid.record import merged, recorded
 from lightning_modules.run.lock import locked
 from releg.records.file_names import MEASUREMENTS, PAPER
@@ -55,6 +57,7 @@ def publish(mine: Path, published: Path, with_weights: bool) -> None:
         shutil.copy(mine / PAPER, published)
     entries = merged(recorded(published), moved)
     write_runs(published, entries, {})
+    write_event_files(published, moved)
     if with_weights:
         weights.publish(published, entries)
     write_all(published)

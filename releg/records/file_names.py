@@ -19,6 +19,7 @@ TEST_BITS = "test_bits.json"
 BENCH = "bench.json"
 LIBRARY_TIMES, LIBRARY_TRAINING = "library_times.json", "library_training.json"
 PYRO = "pyro.json"
+CURVES = "curves"  # the folder of event files of the published runs
 WEIGHTS = "weights"  # the folder of the published models
 MEASUREMENTS = "variance"  # the folder of the gradient variances at the end of runs
 
