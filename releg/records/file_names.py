@@ -26,6 +26,7 @@ MEASUREMENTS = "variance"  # the folder of the gradient variances at the end of 
 # In results/: the numbers of reports. Their pages, tables and figures have the same name with another ending
 TABLE1 = "table1.json"
 FIGURE1, FIGURE1_VARIANCES = "figure1.csv", "figure1_variances.csv"
+RECORDS_PAGE = "records.md"  # from RUNS
 FIGURE1_PAGE, FIGURE1_MORE = "figure1.md", "figure1_more.png"
 RACE = "race.csv"
 VARIANCE_PAGE = "variance.md"  # from FIGURE1

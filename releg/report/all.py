@@ -13,6 +13,7 @@ from releg.report.protocol import write_protocol
 from releg.report.pyro import write_pyro
 from releg.report.race import write_race
 from releg.report.recipe import write_recipe
+from releg.report.records import write_records
 from releg.report.table1 import write_table1
 from releg.report.variance import write_variance
 
@@ -21,6 +22,7 @@ PAGES: Sequence[tuple[str, Callable[[Path], object]]] = (
     (RUNS, write_table1),
     (RUNS, write_figure1),
     (RUNS, write_variance),
+    (RUNS, write_records),
     (RACE_RUNS, write_race),
     (TRIALS, write_recipe),
     (PROTOCOL_CURVES, write_protocol),
