@@ -23,7 +23,7 @@ class BinarizedMNIST(MNISTFamily):
 
     Args:
         data_dir: folder that holds MNIST/raw (and larochelle/); by default the repository's own `data`, which also
-            serves the archives that another folder lacks.
+            serves the archives that another folder lacks; without the repository, `data` in the current folder.
         binarization: "dynamic" redraws the training bits at every access, and draws validation and test bits once, the
             same for everyone; "fixed" draws all bits once; "larochelle" reads the .amat files in `data_dir`/larochelle.
         batch_size: training images per step and device.

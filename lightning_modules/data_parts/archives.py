@@ -22,7 +22,8 @@ from releg.files import write_atomically
 
 log = logging.getLogger(__name__)
 
-REPOSITORY_DATA = ROOT / "data"
+IS_CLONE = (ROOT / "data" / "README.md").is_file()
+REPOSITORY_DATA = ROOT / "data" if IS_CLONE else Path("data")  # of an installed package: in the current folder
 HEADER = 16  # bytes before the pixels of an idx file: magic number, images, rows, columns, four bytes each
 FILES = ("train-images-idx3-ubyte", "t10k-images-idx3-ubyte")
 
@@ -39,6 +40,11 @@ def fetch(dataset: type[MNIST], data_dir: Path) -> None:
         missing = [f"{name}.gz" for name in FILES if not _archive(dataset, data_dir, name).exists()]
         if not missing:
             return
+        if data_dir is REPOSITORY_DATA and not IS_CLONE:  # nobody named a folder, so nothing is put anywhere
+            raise FileNotFoundError(
+                f"expected {dataset.__name__}'s archives in {raw.absolute()}, got no {', '.join(missing)}; copy them "
+                "there, or name a folder by --data.data_dir: what it lacks is downloaded"
+            )
         try:
             dataset(scratch, download=True)
         except (RuntimeError, OSError, HTTPException) as error:

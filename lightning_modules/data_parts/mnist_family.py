@@ -20,7 +20,8 @@ class MNISTFamily(BinaryImages):
 
     Args:
         data_dir: folder that holds <name of torchvision's class>/raw; torchvision downloads missing archives to it. By
-            default the repository's own `data`, which also serves the archives that another folder lacks.
+            default the repository's own `data`, which also serves the archives that another folder lacks; where the
+            package is installed without the repository, `data` in the current folder.
         binarization: "dynamic" redraws the training bits at every access, and draws validation and test bits once, the
             same for everyone; "fixed" draws all bits once.
         batch_size: training images per step and device.

@@ -43,11 +43,11 @@ class ThreeLayerVAE(nn.Module):
     def elbo(self, x: Tensor, z: Values) -> Tensor:
         """f(x, z) = log p(x, z) - log q(z | x), (N,)."""
         z1, z2, z3 = z["z1"], z["z2"], z["z3"]
-        log_p = bernoulli.log_prob(self.prior, z3).sum(-1)
+        log_p = bernoulli.relaxed_log_prob(self.prior, z3).sum(-1)
         for decoder, below, above in zip(self.decoders, [x, z1, z2], [z1, z2, z3], strict=True):
-            log_p = log_p + bernoulli.log_prob(decoder(above), below).sum(-1)
+            log_p = log_p + bernoulli.relaxed_log_prob(decoder(above), below).sum(-1)
         log_q = torch.zeros_like(log_p)
-        with torch.no_grad():  # the expected gradient of log q itself is zero
-            for encoder, below, above in zip(self.encoders, [x - self.mean, z1, z2], [z1, z2, z3], strict=True):
-                log_q = log_q + bernoulli.log_prob(encoder(below), above).sum(-1)
+        for encoder, below, above in zip(self.encoders, [x - self.mean, z1, z2], [z1, z2, z3], strict=True):
+            logits = encoder(below).detach()  # the expected gradient of log q itself is zero
+            log_q = log_q + bernoulli.relaxed_log_prob(logits, above).sum(-1)
         return log_p - log_q

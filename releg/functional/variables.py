@@ -144,9 +144,9 @@ def evaluate(f: F, z: Tensor) -> Tensor:
 
 def unchanged(name: str, arrays: Sequence[Tensor], call: Callable[[], Tensor]) -> Tensor:
     """The result of a call; ValueError if it changed one of the arrays in place."""
-    before = [_version(array) for array in arrays]
+    before = [version(array) for array in arrays]
     value = call()
-    if before != [_version(array) for array in arrays]:
+    if before != [version(array) for array in arrays]:
         raise ValueError(
             f"{name} changes its input in place, expected a function that leaves it alone, since it is used again; "
             "write z = 2 * z - 1 instead of z.mul_(2).sub_(1), or begin with z = z.clone()"
@@ -154,7 +154,7 @@ def unchanged(name: str, arrays: Sequence[Tensor], call: Callable[[], Tensor]) -
     return value
 
 
-def _version(array: Tensor) -> int:
+def version(array: Tensor) -> int:
     """How often it was changed in place; inference tensors do not count it."""
     return 0 if array.is_inference() else array._version
 
@@ -176,7 +176,7 @@ def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tens
 
 def differentiable(f: F, z: Tensor) -> Tensor:
     """f(z), which must depend on z in a way that autograd can follow."""
-    value = evaluate(f, z)
+    value = evaluate(f, z + 0 if z.is_leaf else z)  # torch forbids leaves to be changed, in words of its own
     if z.requires_grad and not value.requires_grad:
         raise ValueError(NO_SLOPE)
     return value

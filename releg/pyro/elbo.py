@@ -15,6 +15,7 @@ from pyro.infer.enum import get_importance_trace
 from pyro.infer.util import torch_backward
 from torch import Tensor
 
+from releg.functional.variables import version
 from releg.pyro.layers import Layer, Rows, Trace, estimator_of, find_rows, samples
 from releg.pyro.runs import DiscreteSite, Flip, FlipPlate, Recorder, Rerun, Site
 
@@ -154,6 +155,12 @@ def check_sites(model: Trace, guide: Trace, recorded: Mapping[str, Site]) -> Non
                 "the guide, or use TraceEnum_ELBO to sum it out"
             )
     for name, known in recorded.items():
+        if version(known.value) != known.version:
+            raise ValueError(
+                f"the program changes the value of site '{name}' in place, expected one that leaves it alone, since "
+                "its log-probability is of another value then; write z = 2 * z - 1 instead of z.mul_(2).sub_(1), or "
+                "begin with z = z.clone()"
+            )
         if not (isinstance(known, DiscreteSite) or known.is_plate or known.distribution.has_rsample):
             raise ValueError(
                 f"site '{name}' of the guide is a {type(known.distribution).__name__}, expected a Bernoulli, "

@@ -16,6 +16,7 @@ from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from releg.functional.variables import version
 from releg.pyro import sites
 
 
@@ -27,6 +28,7 @@ class Site:
     distribution: Any
     infer: Mapping[str, Any]
     value: Tensor
+    version: int  # of the value, which changes in place count up
     before: Tensor  # state of torch's random numbers before the value was drawn, and after it
     after: Tensor
 
@@ -71,10 +73,11 @@ class Recorder(Messenger):
             noise = noise.clamp(min=torch.finfo(noise.dtype).eps / 2)  # so that 1 - noise, too, lies below 1
             z = sites.draw(distribution, logits.detach(), noise)
             value = sites.as_value(distribution, z)
-            site: Site = DiscreteSite(*known, value, before, torch.get_rng_state(), logits, noise, z)
+            after = torch.get_rng_state()
+            site: Site = DiscreteSite(*known, value, version(value), before, after, logits, noise, z)
         else:
             value = distribution(*msg["args"], **msg["kwargs"])
-            site = Site(*known, value, before, torch.get_rng_state())
+            site = Site(*known, value, version(value), before, torch.get_rng_state())
         self.sites[msg["name"]], msg["value"] = site, value
 
 

@@ -314,6 +314,13 @@ def guide_with_poisson(x: Tensor) -> None:
         pyro.sample("z", dist.Poisson(half.exp().expand(len(x))))
 
 
+def changes_in_place(x: Tensor) -> None:
+    with pyro.plate("data", len(x)):
+        z = pyro.sample("z", dist.Bernoulli(0.5))
+        z[..., 0] = 1
+        pyro.sample("x", dist.Normal(z, 1), obs=x)
+
+
 def model_with_poisson(x: Tensor) -> None:
     with pyro.plate("data", len(x)):
         z = pyro.sample("z", dist.Poisson(1.0))
@@ -341,6 +348,7 @@ def guide_with(**settings: Any) -> Program:
         (no_broadcast, guide_in_one_plate, "set vectorize=False to run flips one by one"),
         (mixes_flips, guide_in_one_plate, "if it mixes rows of a leftmost axis"),
         (mixes_rows, guide_in_one_plate, "if rows of a plate depend on each other"),
+        (changes_in_place, guide_in_one_plate, "the program changes the value of site 'z' in place, expected one that"),
         (model_with_poisson, guide_with_poisson, "site 'z' of the guide is a Poisson, expected"),
         (model_with_another_latent, guide_in_one_plate, "site 'extra' of the model is neither observed nor"),
         (mixture, guide_with(estimator="reinmax"), "site 'z' has the estimator 'reinmax', expected one of common_"),
