@@ -39,7 +39,7 @@ from releg.sbn import SigmoidBeliefNet
 
 PARTS = ("times", "variances", "runs")
 BATCH, VALIDATION_IMAGES, ROUNDS = 50, 1000, 9
-RATES, SECONDS, POINTS = (0.001, 0.003, 0.01), 20.0, 20
+RATES, SECONDS, POINTS = (0.003, 0.01), 20.0, 20
 STEPS_BEFORE, DRAWS = 300, 30
 SETTINGS = {"batch": BATCH, "validation_images": VALIDATION_IMAGES, "seconds": SECONDS, "steps_before": STEPS_BEFORE}
 
@@ -218,16 +218,17 @@ class Training:
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to; other parts are kept there")
     options = parser.parse_args()
     torch.set_num_threads(1)
     file = options.results / LIBRARY
-    for name, part in product(MODELS, options.parts):
-        report = read(file)
-        if part in report["models"].get(name, {}) or (part == "runs" and name not in TRAINED):
+    for name, part in product(options.models, options.parts):
+        if part in read(file)["models"].get(name, {}) or (part == "runs" and name not in TRAINED):
             continue
         found = dict(getattr(Study(name), part)())
+        report = read(file)  # another process may have measured another part
         report["provenance"][f"{name} {part}"] = provenance()
         report["settings"] = SETTINGS
         report["models"].setdefault(name, {})[part] = found
