@@ -29,6 +29,7 @@ from releg.records.csv_formats import read_variances
 from releg.records.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, FIGURE1_SAMPLES, PUBLISHED_BUDGET
 from releg.report.all import write_all
 from releg.report.curves import MEASURED_RUN, measured_run, measurement_file, read_measured
+from releg.report.table1 import read_paper
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
 SECONDS_TO_LOAD = time.process_time()  # most of it for the modules above; the process of a run takes as long
@@ -49,7 +50,8 @@ class Grid:
         self.options, self.lock = options, lock
         self.problems: Problems = {}
         self._settings = {run: _read(run) for run in plan(options.budget, options.seeds, options.results, options.only)}
-        recorded(options.results)  # ValueError if it is damaged: now, not after the first run
+        recorded(options.results)  # ValueError if one is damaged: now, not after the first run
+        read_paper(options.results)
 
     def train(self) -> None:
         """Make the runs that are not finished, in the order of the table, and write the tables after each of them."""

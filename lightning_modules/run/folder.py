@@ -124,4 +124,7 @@ def _home(results_dir: Path, config: Config) -> Path:
 
 
 def _damaged(folder: Path) -> str:
-    return f"{folder / CONFIG} is damaged, expected the saved config of a run; move the folder {folder} away"
+    return (
+        f"{folder / CONFIG} is damaged, expected the saved config of a run; delete it, and the command that started "
+        "the run continues it"
+    )

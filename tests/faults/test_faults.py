@@ -189,6 +189,16 @@ def test_a_damaged_file_of_metrics(damage: Any, copy: Path, reference: Path) -> 
     assert [row for row in curve(folder_of(copy)) if int(row[0]) > 60] == last
 
 
+def test_an_emptied_config(copy: Path, reference: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = folder_of(copy) / "config.yaml"
+    config.write_text("")
+    assert cli.main(fit(copy)) == 2
+    assert f"{config} is damaged, expected the saved config of a run; delete it, and " in capsys.readouterr().err
+    config.unlink()
+    assert cli.main(fit(copy)) == 0
+    check(folder_of(copy), reference)
+
+
 @pytest.mark.parametrize("damage", [truncate, flip])
 def test_a_damaged_data_file(
     damage: Any, copy: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

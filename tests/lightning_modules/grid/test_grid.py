@@ -145,6 +145,12 @@ def test_a_record_that_was_changed_is_refused_before_anything_is_trained(
         grid_of(results, "--only", "200-200,lr")
 
 
+def test_so_is_a_damaged_file_of_the_papers_numbers(results: Path) -> None:
+    (results / PAPER).write_text("")
+    with pytest.raises(ValueError, match=r"paper\.json cannot be read .*, expected the paper's Table 1"):
+        grid_of(results)
+
+
 def test_a_run_that_is_continued_has_as_many_threads_as_before(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of however many runs are left: the number of threads is in the rounding."""
     threads = []
