@@ -160,7 +160,7 @@ def _other_bits(results: Path) -> str:
 
 
 def short_table(results: Path) -> str:
-    """The tables of the project's first page: ours beside the paper's, and what was trained for longer."""
+    """The table of the project's first page: ours beside the paper's."""
     with readable(results / TABLE1, "Table 1", "run reproduce.sh"):
         rows = json.loads((results / TABLE1).read_bytes())
     cells = {(row["architecture"], row["estimator"]): row for row in rows}
@@ -178,8 +178,5 @@ def short_table(results: Path) -> str:
     columns: list[Column[str]] = [Column("SBN", str, is_text=True)]
     columns += [column(label_of(name), name, "ours") for name in ESTIMATORS]
     columns += [papers(name) for name in ESTIMATORS]
-    columns += [column(f"{label_of(name)} − paper", name, "difference") for name in ESTIMATORS]
     nets = list(dict.fromkeys([*paper, *(row["architecture"] for row in rows)]))
-    heads = ("SBN", "estimator", "steps", "ours", "paper", "difference", "minutes")
-    longer = markdown([of_table[head] for head in heads], longer_rows(results))
-    return "\n\n".join([markdown(columns, nets), *(["Trained for longer:", longer] if longer else [])]) + "\n"
+    return markdown(columns, nets) + "\n"

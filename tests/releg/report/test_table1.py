@@ -54,11 +54,10 @@ def test_the_settings_of_every_net_stand_under_the_table(tmp_path: Path) -> None
 def test_the_published_table_also_shows_the_cells_that_were_trained_for_longer(tmp_path: Path) -> None:
     write_table1(write_results(tmp_path, BOTH))
     alone = (tmp_path / "table1.json").read_text()
-    assert "rained for longer" not in (tmp_path / "table1.md").read_text() + short_table(tmp_path)
+    assert "rained for longer" not in (tmp_path / "table1.md").read_text()
     write_table1(write_results(tmp_path / "converged", [entry("200-200", "lr", 0, 98.5, 1_000_000)]))
     text = write_table1(tmp_path)
     assert "| 200-200 | LR | 98.50 | 98.86 | -0.36 | 96.50 | 10 | 1,000,000 |" in text.split("## Trained for longer")[1]
-    assert "| 200-200 | LR | 1,000,000 | 98.50 | 98.86 | -0.36 | 1.5 |" in short_table(tmp_path)
     assert (tmp_path / "table1.csv").read_text().count("1000000") > 0
     assert (tmp_path / "table1.tex").read_text().count(r"\midrule") == 2
     assert (tmp_path / "table1.json").read_text() == alone  # releg verify takes its rows for those of this folder
@@ -80,9 +79,9 @@ def test_rows_stand_in_the_papers_order_and_runs_of_other_estimators_are_left_ou
 def test_the_short_table_has_a_row_per_net_and_empty_cells_where_nothing_is_known(tmp_path: Path) -> None:
     write_table1(write_results(tmp_path, [*BOTH, entry("50-10", "crn", 0, 120.0)]))
     text = short_table(tmp_path)
-    assert "| 200-200 | 113.00 ± 1.41 | 108.50 | 98.86 | 98.28 | +14.14 | +10.22 |" in text
-    assert "| 32-64-128-256 |  |  | 94.73 | 92.79 |  |  |" in text
-    assert "| 50-10 |  | 120.00 |  |  |  |  |" in text
+    assert "| 200-200 | 113.00 ± 1.41 | 108.50 | 98.86 | 98.28 |" in text
+    assert "| 32-64-128-256 |  |  | 94.73 | 92.79 |" in text
+    assert "| 50-10 |  | 120.00 |  |  |" in text
 
 
 def test_another_data_set_stands_in_the_title_and_is_not_compared_with_the_paper(tmp_path: Path) -> None:
