@@ -24,7 +24,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "sync_batchnorm": ((False,), "false, since the nets have no batch normalisation; leave it out"),
     "model_registry": ((None,), "none, since checkpoints stay in the run's folder; leave it out"),
 }
-NOT_ZERO = ("max_steps", "max_epochs", "val_check_interval", "log_every_n_steps", "limit_train_batches")
+NOT_ZERO = (
+    *("max_steps", "max_epochs", "val_check_interval", "check_val_every_n_epoch", "log_every_n_steps"),
+    *("limit_train_batches", "accumulate_grad_batches"),
+)
 
 
 def check_trainer(trainer: Mapping[str, Any], command: str) -> None:

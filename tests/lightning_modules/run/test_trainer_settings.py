@@ -15,7 +15,7 @@ from pytorch_lightning.profilers import SimpleProfiler
 
 from lightning_modules.cli import RelegCLI
 from lightning_modules.run.checkpoints import SafeCheckpointIO
-from lightning_modules.run.trainer_settings import REFUSED
+from lightning_modules.run.trainer_settings import NOT_ZERO, REFUSED
 from tests.lightning_modules.commands_helper import fit
 
 See = Callable[[Any], object]  # of a Trainer: something that is true if the argument has acted
@@ -76,6 +76,9 @@ REFUSED_WORDS = {
 }
 
 
+POSITIVE = (*NOT_ZERO, "limit_test_batches")
+
+
 class Built(RelegCLI):
     """Everything but the training."""
 
@@ -120,10 +123,7 @@ def test_an_argument_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--trainer.val_check_interval", "0"], "trainer.val_check_interval is 0, expected a positive number"),
-        (["--trainer.log_every_n_steps", "0"], "trainer.log_every_n_steps is 0, expected a positive number"),
-        (["--trainer.limit_test_batches", "0"], "trainer.limit_test_batches is 0, expected a positive number"),
-        (["--trainer.max_steps", "0"], "trainer.max_steps is 0, expected a positive number"),
+        *((["--trainer." + name, "0"], f"trainer.{name} is 0, expected a positive number") for name in POSITIVE),
         (
             ["--trainer.callbacks", "pytorch_lightning.callbacks.ModelSummary"],
             "trainer.callbacks has no BestCheckpoint",
