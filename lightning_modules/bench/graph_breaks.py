@@ -22,7 +22,8 @@ def graph_breaks() -> list[Row]:
     rows: list[Row] = []
     torch._logging.set_logs(dynamo=logging.ERROR)
     for name in shipped_names():
-        module = SBNModule([6, 5, 4], read_estimator(name), 12)
+        estimator = read_estimator(name)
+        module = SBNModule([6, 5, 4], estimator, 12)
         x = torch.rand(8, 12).round()
         torch._dynamo.reset()
         counters.clear()
@@ -32,5 +33,6 @@ def graph_breaks() -> list[Row]:
         reasons = [
             re.findall(r"<function (\S+) at", reason) or reason.splitlines() for reason in counters["graph_break"]
         ]
-        rows.append({"estimator": name, "graphs": graphs, "breaks": [first for first, *_ in reasons]})
+        breaks = [first for first, *_ in reasons]
+        rows.append({"estimator": name, "label": estimator.label, "graphs": graphs, "breaks": breaks})
     return rows

@@ -53,19 +53,20 @@ def measured_rows(
     long = REFERENCE_FACTOR * samples
     with showing("long average of common random numbers", len(chosen), say) as move:
         reference = reference_moments(model, chosen, long, seed, move)
-    for name in names:
-        started, label = time.monotonic(), Path(name).stem
-        (estimator,) = prepare({label: read_estimator(name)}, own, model, images, amounts.baseline_steps, seed).values()
-        with showing(label, len(chosen), say) as move:
+    for file in names:
+        started, name = time.monotonic(), Path(file).stem
+        (estimator,) = prepare({name: read_estimator(file)}, own, model, images, amounts.baseline_steps, seed).values()
+        with showing(name, len(chosen), say) as move:
             found = compare(estimator, model, chosen, samples, reference, long, seed, move)
         yield {
-            "estimator": label,
+            "estimator": name,
+            "label": estimator.label,
             "unbiased": estimator.unbiased,
             "objective": estimator.objective,
             "evaluations": estimator.evaluations(model),
             "samples": estimator.samples,
             "architecture": model.architecture,
-            **cost(name, model, images, seed),
+            **cost(file, model, images, seed),
             **found.as_dict(),
             "num_images": amounts.num_images,
             "samples_per_image": samples,

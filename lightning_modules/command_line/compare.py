@@ -15,7 +15,6 @@ from lightning_modules.run.settings import build
 from lightning_modules.shipped_estimators import shipped_names
 from releg.files import check_writable, write_json
 from releg.records.file_names import COMPARE
-from releg.records.names import label_of
 from releg.report.compare import write_compare
 from releg.weights import digest
 
@@ -76,7 +75,7 @@ def _weights(options: argparse.Namespace) -> tuple[Trained, str]:
     if options.ckpt is None:
         return _untrained(options.config, options.data_dir), "at initial weights"
     trained = load_trained(options.ckpt, options.data_dir, options.trust)
-    return trained, f"after {trained.step:,} steps with {label_of(trained.trained_with)}"
+    return trained, f"after {trained.step:,} steps with {trained.trained_with}"
 
 
 def _untrained(configs: list[str], data_dir: Path | None) -> Trained:

@@ -19,7 +19,6 @@ from releg.files import check_writable, write_atomically, write_json
 from releg.measure.fitting import prepare
 from releg.measure.moments import GradientVariances, Number
 from releg.measure.parts import IMAGES_PER_PART, Work, measure_in_parts
-from releg.records.names import label_of
 from releg.report.page import Column, markdown
 from releg.weights import digest
 
@@ -65,7 +64,7 @@ def main(argv: list[str]) -> int:
     with showing("gradient variance", count, say) as progress:
         results = measure_in_parts(work, parts, options.jobs, progress)
     title = (
-        f"{trained.model} after {trained.step} steps with {label_of(trained.trained_with)}: "
+        f"{trained.model} after {trained.step} steps with {trained.trained_with}: "
         f"variance of the gradient w.r.t. the means, {count} images, {options.samples_per_image} samples each"
     )
     text = f"{title}\n\n{table(results)}\n\n{_footnote(asked, trained.estimator, options.baseline_steps)}"

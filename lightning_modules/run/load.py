@@ -12,8 +12,9 @@ from lightning_modules.command_line.untrusted_configs import only_shipped_classe
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.folder import read_config
 from lightning_modules.run.identity import check_fits, check_settings, identity_of
-from lightning_modules.run.settings import build, estimator_name
+from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import SBNModule
+from lightning_modules.shipped_estimators import name_of
 from releg.estimators.base import Estimator
 from releg.records.file_names import CONFIG
 from releg.records.names import ESTIMATORS
@@ -36,7 +37,7 @@ class Trained(NamedTuple):
     estimator: Estimator | None  # the run's own, which published weights lack
     data: BinaryImages
     step: int
-    trained_with: str  # the name of an estimator's config
+    trained_with: str  # what tables call the estimator
 
 
 def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) -> Trained:
@@ -48,10 +49,11 @@ def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) 
         says = load_weights(path)[1]
         if not says.keys() >= {"estimator", "best_step"}:
             raise ValueError(f"{path} does not say how it was trained, expected a file of results/weights")
-        name = ESTIMATORS[says["estimator"]].config
-        return Trained(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), name)
+        label = ESTIMATORS[says["estimator"]].label
+        return Trained(load(path), None, BinarizedMNIST(data_dir), int(says["best_step"]), label)
     module, data, step = load_run(path, data_dir, trust)
-    return Trained(module.model, module.estimator, data, step, estimator_name(read_config(path.parent)))
+    label = module.estimator.label or name_of(module.estimator)
+    return Trained(module.model, module.estimator, data, step, label)
 
 
 def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False) -> LoadedRun:

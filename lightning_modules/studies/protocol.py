@@ -15,6 +15,7 @@ from typing import NamedTuple
 from lightning_modules.grid.plan import GridRun, RunStatus, config_words
 from lightning_modules.grid.record import entry_of
 from lightning_modules.run.csv_files import read_metrics
+from lightning_modules.shipped_estimators import read_estimator
 from lightning_modules.studies.study import Numbers, Study
 from releg.records.file_names import METRICS, PROTOCOL_CURVES
 from releg.records.runs import commits
@@ -47,6 +48,7 @@ def numbers(status: RunStatus) -> Numbers:
     """What the page needs of a run."""
     entry = entry_of(status)
     return {
+        "label": read_estimator(status.run.estimator).label,
         "steps": entry.steps,
         "train": curve(read_metrics(status.folder / METRICS)),
         "val/elbo": entry.result["val/elbo"],

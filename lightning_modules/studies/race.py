@@ -34,7 +34,7 @@ def race_run(config: str, results: Path) -> GridRun:
 def racer(config: str, status: RunStatus) -> Entry:
     """The entry of a finished run, with what the page must say of the estimator."""
     estimator = read_estimator(config)
-    return replace(entry_of(status), unbiased=estimator.unbiased, objective=estimator.objective)
+    return replace(entry_of(status), label=estimator.label, unbiased=estimator.unbiased, objective=estimator.objective)
 
 
 def main(arguments: list[str] | None = None) -> int:

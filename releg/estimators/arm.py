@@ -19,6 +19,8 @@ class Arm(Antithetic):
     layer on. Unbiased.
     """
 
+    label = "ARM"
+
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Compare each layer with its opposite."""
         simulation = simulate(model, x, noise)

@@ -27,6 +27,8 @@ class Arms(Estimator):
         shared_noise: simulate the layers deeper than the further samples with the path's noise instead of their own.
     """
 
+    label = "ARMS"
+
     def __init__(self, paths: int = 4, shared_noise: bool = False) -> None:
         super().__init__()
         check_samples(paths, 2, "a path is compared with the others", "paths")

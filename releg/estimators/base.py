@@ -27,6 +27,7 @@ class Estimate:
 class Estimator(nn.Module, ABC):
     """Estimates the gradient of the elbo. The answer is a deterministic function of model, x and noise."""
 
+    label: str = ""  # what tables call it, if not by the name of its config
     unbiased: bool = True  # whether the expected answer is the gradient of the objective
     objective: Literal["elbo", "multi_sample"] = "elbo"  # multi_sample: the bound with `samples` samples
     samples: int = 1  # paths simulated per image

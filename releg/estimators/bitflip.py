@@ -27,6 +27,8 @@ class Bitflip(Antithetic):
             this is common random numbers with one flip per layer.
     """
 
+    label = "bitflip-1"
+
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """The number that chooses the unit of each layer comes last."""
         return [*super().draw_noise(model, x, generator), *draw_choices(model, x, generator)]

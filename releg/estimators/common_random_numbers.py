@@ -20,6 +20,8 @@ class CommonRandomNumbers(AlongPaths):
         samples: paths simulated per image; the estimate is their mean.
     """
 
+    label = "CRN"
+
     def __init__(self, engine: EngineName = "auto", samples: int = 1) -> None:
         super().__init__()
         check_samples(samples, 1, "one path per image is the paper's estimator")

@@ -20,6 +20,8 @@ class DisArm(Antithetic):
     in their section 4.2. Cost: one simulation, plus one from each layer on. Unbiased.
     """
 
+    label = "DisARM"
+
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Compare each layer with its opposite."""
         simulation = simulate(model, x, noise)

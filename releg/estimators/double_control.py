@@ -25,6 +25,8 @@ class DoubleControl(Estimator):
         samples: K, paths per image.
     """
 
+    label = "Double CV"
+
     def __init__(self, samples: int = 2) -> None:
         super().__init__()
         check_samples(samples, 2, "a path is compared with the others")

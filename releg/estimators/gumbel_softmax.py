@@ -39,6 +39,7 @@ class GumbelSoftmax(Estimator):
             raise ValueError(f"rao is {rao}, expected 0 or more; 0 is Gumbel-softmax")
         self.temperature = temperature
         self.rao = rao
+        self.label = "Gumbel-Rao" if rao else "Gumbel-softmax"
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """Noise of the path, then of what is drawn given z: (N, H) per layer, draw by draw."""

@@ -22,6 +22,8 @@ class LeaveOneOut(Estimator):
         samples: K, paths per image.
     """
 
+    label = "RLOO"
+
     def __init__(self, samples: int = 2) -> None:
         super().__init__()
         check_samples(samples, 2, "a path is compared with the others")

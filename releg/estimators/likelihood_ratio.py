@@ -6,10 +6,16 @@ from collections.abc import Sequence
 
 import torch
 
-from releg.baselines import Baseline, BaselineStack
+from releg.baselines import Baseline, BaselineStack, InputDependent, RunningAverage
 from releg.estimators.base import Estimate
 from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
 from releg.sbn import SigmoidBeliefNet
+
+LABELS: dict[tuple[type[Baseline], ...], str] = {  # by the baselines
+    (InputDependent, RunningAverage): "LR",
+    (RunningAverage,): "LR, running average",
+    (): "LR, no baseline",
+}
 
 
 class LikelihoodRatio(AlongPaths):
@@ -29,6 +35,7 @@ class LikelihoodRatio(AlongPaths):
         check_samples(samples, 1, "one path per image is the paper's estimator")
         self.baselines = BaselineStack(baselines)
         self.samples = samples
+        self.label = LABELS.get(tuple(map(type, baselines)), "LR, other baselines")
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """Create the nets and averages of the baselines."""

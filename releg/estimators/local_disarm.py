@@ -29,6 +29,7 @@ class LocalDisArm(Antithetic):
         shared_noise: simulate the layers deeper than an opposite with the path's noise instead of noise of their own.
     """
 
+    label = "Local DisARM"
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
     def __init__(self, samples: int = 2, shared_noise: bool = False) -> None:

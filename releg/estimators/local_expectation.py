@@ -34,6 +34,8 @@ class LocalExpectation(Estimator):
         engine: computes f for both values, as for CommonRandomNumbers.
     """
 
+    label = "Local expectation"
+
     def __init__(
         self,
         baselines: Sequence[Baseline] = (),

@@ -27,6 +27,8 @@ class MuProp(Estimator):
         baselines: applied in order to what the expansion leaves; Gu et al. use those of NVIL.
     """
 
+    label = "MuProp"
+
     def __init__(self, baselines: Sequence[Baseline] = ()) -> None:
         super().__init__()
         self.baselines = BaselineStack(baselines)

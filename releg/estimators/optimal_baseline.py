@@ -24,6 +24,8 @@ class OptimalBaseline(Estimator):
         samples: K, paths per image. Each baseline is an average over K - 1 of them.
     """
 
+    label = "LR, optimal baseline"
+
     def __init__(self, samples: int = 8) -> None:
         super().__init__()
         check_samples(samples, 2, "a path's baseline is learned from the others")

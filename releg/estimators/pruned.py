@@ -32,6 +32,8 @@ class Pruned(Estimator):
         engine: computes f1 - f0 where many flips are kept, as for CommonRandomNumbers. Few are simulated one by one.
     """
 
+    label = "Pruned CRN"
+
     def __init__(self, flips: int = 1, engine: EngineName = "auto") -> None:
         super().__init__()
         if flips < 1:

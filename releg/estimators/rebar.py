@@ -21,6 +21,8 @@ class Rebar(RelaxedControl):
         scale: initial value of s.
     """
 
+    label = "REBAR"
+
     def __init__(self, temperature: float = 0.5, scale: float = 1.0) -> None:
         super().__init__(temperature, scale)
 

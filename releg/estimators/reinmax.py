@@ -27,6 +27,7 @@ class ReinMax(Estimator):
         control: 0: ReinMax-Rao, else ReinMax-CV with this factor.
     """
 
+    label = "ReinMax"
     unbiased = False
 
     def __init__(self, temperature: float = 1.0, draws: int = 0, control: float = 0.0) -> None:

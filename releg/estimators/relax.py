@@ -23,6 +23,8 @@ class Relax(RelaxedControl):
         scale: initial value of s.
     """
 
+    label = "RELAX"
+
     def __init__(self, hidden: int = 100, temperature: float = 0.5, scale: float = 1.0) -> None:
         super().__init__(temperature, scale)
         if hidden < 1:

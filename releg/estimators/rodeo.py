@@ -28,6 +28,8 @@ class Rodeo(Estimator):
         hidden: leaky units of each layer's net.
     """
 
+    label = "RODEO"
+
     def __init__(self, samples: int = 2, hidden: int = 100) -> None:
         super().__init__()
         check_samples(samples, 2, "a path is compared with the others")

@@ -18,6 +18,7 @@ class StraightThrough(Estimator):
     simulation with derivatives.
     """
 
+    label = "Straight-through"
     unbiased = False
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:

@@ -27,6 +27,8 @@ class Ugc(Antithetic):
         shared_noise: simulate the layers deeper than an opposite or a flip with the path's noise instead of their own.
     """
 
+    label = "UGC"
+
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """As for DisARM, then of the layers deeper than the flips, then the numbers that choose them."""
         noise = super().draw_noise(model, x, generator)

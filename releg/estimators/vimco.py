@@ -24,6 +24,7 @@ class Vimco(Estimator):
         samples: K, paths per image.
     """
 
+    label = "VIMCO"
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
     def __init__(self, samples: int = 2) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from releg.architecture import architecture_name
 from releg.files import readable, without_infinities, write_json
 from releg.records.file_names import RESULT, RUNS
-from releg.records.names import PAPER_DATA, data_name, schedule_name
+from releg.records.names import PAPER_DATA, data_name, label_of, schedule_name
 
 DAMAGED = "restore the file with git, or delete it to train all runs again"
 
@@ -26,6 +26,7 @@ class Entry:
     result: dict[str, Any]
     provenance: list[dict[str, Any]]
     estimator: str  # the grid's name: lr, crn, arm, ...
+    label: str = ""  # of an estimator that is not one of the paper's
     unbiased: bool = True
     objective: str = "elbo"
 
@@ -48,6 +49,11 @@ class Entry:
     def cell(self) -> tuple[str, str]:
         """The cell of a table that it belongs to."""
         return self.net, self.estimator
+
+    @property
+    def title(self) -> str:
+        """What tables call the estimator."""
+        return label_of(self.estimator, self.label, self.unbiased, self.objective)
 
     @property
     def seed(self) -> int:

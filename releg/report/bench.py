@@ -9,7 +9,7 @@ from typing import Any
 
 from releg.files import readable
 from releg.records.file_names import BENCH
-from releg.records.names import ESTIMATORS, label_of
+from releg.records.names import ESTIMATORS
 from releg.report.bench_plot import draw
 from releg.report.figure import write_figure
 from releg.report.numbers import one_decimal
@@ -111,7 +111,7 @@ SIZES: list[Column[Row]] = [
     Column("ratio to LR", lambda row: f"{row['ratio_to']['lr'][0]:.2f}"),
 ]
 GRAPHS: list[Column[Row]] = [
-    Column("estimator", lambda row: label_of(row["estimator"]), is_text=True),
+    Column("estimator", lambda row: row["label"], is_text=True),
     Column("graphs", lambda row: str(row["graphs"])),
     Column("what stays Python", lambda row: ", ".join(f"`{name}`" for name in row["breaks"]), is_text=True),
 ]

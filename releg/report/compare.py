@@ -101,7 +101,7 @@ def work(row: Row) -> float:
 
 def name_of(row: Row) -> str:
     """The estimator, with a warning if it is biased or climbs another bound."""
-    return label_of(row["estimator"], row["unbiased"], row["objective"])
+    return label_of(row["estimator"], row["label"], row["unbiased"], row["objective"])
 
 
 def bias(row: Row) -> str | None:
@@ -172,7 +172,7 @@ def draw(rows: Sequence[Row]) -> Figure:
             "markersize": 4,
             "linestyle": "none",
         }
-        label = f"{place}  {label_of(row['estimator'])}"
+        label = f"{place}  {label_of(row['estimator'], row['label'])}"
         panel.errorbar(*point, yerr=row["within"]["standard_error"], elinewidth=0.8, label=label, **look)
         panel.annotate(str(place), point, xytext=(0, 4), textcoords="offset points", fontsize=6.5, ha="center")
     panel.margins(x=0.08, y=0.08)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from releg.files import readable
 from releg.records.file_names import PROTOCOL_CURVES, PROTOCOL_FIGURE, PROTOCOL_PAGE
-from releg.records.names import ESTIMATORS, label_of
+from releg.records.names import ESTIMATORS
 from releg.report.figure import in_style, write_figure
 from releg.report.numbers import count, distinct, nats
 from releg.report.page import Column, markdown, write_page
@@ -39,7 +39,7 @@ each other, not with theirs. `lightning_modules/README.md` says which difference
 A point of the picture is the mean of ten batches.
 """
 COLUMNS: list[Column[Curve]] = [
-    Column("estimator", lambda curve: label_of(curve["estimator"]), is_text=True),
+    Column("estimator", lambda curve: curve["label"], is_text=True),
     Column("steps", lambda curve: count(curve["steps"])),
     Column("training", lambda curve: nats(-last_bound(curve))),
     Column("validation", lambda curve: nats(-curve["val/elbo"])),
@@ -75,7 +75,7 @@ def draw(curves: Sequence[Curve]) -> Figure:
         steps, bounds = zip(*curve["train"], strict=True)
         name = curve["estimator"]
         thousands = [step / 1000 for step in steps]
-        panel.plot(thousands, bounds, linewidth=0.9, label=label_of(name), color=COLOURS.get(name))
+        panel.plot(thousands, bounds, linewidth=0.9, label=curve["label"], color=COLOURS.get(name))
     best = last_bound(curves[0])
     panel.set(xlabel="thousand steps", ylabel="training bound (nats)", ylim=(best - 30, best + 3))
     panel.grid()

@@ -52,12 +52,6 @@ class Racer(NamedTuple):
     lr_seconds: float
 
     @property
-    def label(self) -> str:
-        """Its name in the table."""
-        first = self.runs[0]
-        return label_of(first.estimator, first.unbiased, first.objective)
-
-    @property
     def at_lr_time(self) -> float:
         """The negative bound at LR's time."""
         return -statistics.fmean(value_at(curve, self.lr_seconds) for curve in self.curves)
@@ -117,7 +111,7 @@ def race(results: Path) -> list[Racer]:
 def _columns(racers: Sequence[Racer]) -> list[Column[Racer]]:
     reached = [target for target in TARGETS if any(racer.minutes_to(target) is not None for racer in racers)]
     return [
-        Column("estimator", lambda racer: racer.label, is_text=True),
+        Column("estimator", lambda racer: racer.runs[0].title, is_text=True),
         Column("at LR's time", lambda racer: nats(racer.at_lr_time) + "*" * (60 * racer.minutes < racer.lr_seconds)),
         *map(_column_of, reached),
         Column("minutes in all", lambda racer: one_decimal(racer.minutes)),
@@ -165,7 +159,7 @@ def draw(racers: Sequence[Racer]) -> Figure:
         panel.axvline(racer.lr_seconds / 60, color="0.8", linewidth=0.6, zorder=0)
         for other in racers:
             _draw_line(panel, other, is_named=other is racer)
-        panel.set_title(label_of(racer.runs[0].estimator), fontsize=7, pad=2)
+        panel.set_title(label_of(racer.runs[0].estimator, racer.runs[0].label), fontsize=7, pad=2)
         panel.tick_params(labelsize=6.5, length=2)
     for panel in panels[len(racers) :]:
         panel.set_visible(False)

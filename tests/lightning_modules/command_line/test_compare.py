@@ -9,8 +9,7 @@ from lightning_modules import cli
 from lightning_modules.bench import variance_bias_cost
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.command_line import compare
-from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
-from releg.records.names import label_of
+from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, read_estimator
 from releg.report.compare import front, write_compare
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import save_model
@@ -51,12 +50,12 @@ def test_estimators_side_by_side(
     rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
     assert sorted(row["estimator"] for row in rows) == names
     for row in rows:
+        assert row["label"] == read_estimator(row["estimator"]).label
         assert row["within"]["value"] >= 0
         assert row["ms_per_step"] > 0
         assert row["evaluations"] >= 1
         assert len(row["layers"]) == 2
-    for name in names:
-        assert f"| {label_of(name)}" in printed
+        assert f"| {row['label']}" in printed
     biased = [row["estimator"] for row in rows if not row["unbiased"]]
     assert "straight_through" in biased
     assert printed.count("(biased)") == len(biased)

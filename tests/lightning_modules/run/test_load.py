@@ -36,7 +36,7 @@ def test_published_weights_need_nothing_beside_them(tmp_path: Path) -> None:
     save_model(tmp_path / "lr.safetensors", model, {"estimator": "lr", "best_step": "7"})
     trained = load_trained(tmp_path / "lr.safetensors")
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in trained.model.state_dict().items())
-    assert (trained.estimator, trained.step, trained.trained_with) == (None, 7, "likelihood_ratio")
+    assert (trained.estimator, trained.step, trained.trained_with) == (None, 7, "LR")
     assert trained.data.images("train").shape == (50_000, 784)
 
 

@@ -29,7 +29,7 @@ def document() -> dict[str, Any]:
         for size in sizes
         for name, power in (("lr", 0.5), ("crn", 0.75))
     ]
-    breaks = [{"estimator": "pruned", "graphs": 3, "breaks": ["nonzero", "item"]}]
+    breaks = [{"estimator": "pruned", "label": "Pruned CRN", "graphs": 3, "breaks": ["nonzero", "item"]}]
     rows = [*steps("lr", 1.0), *steps("crn", 2.0)]
     return {"run": run, "steps": rows, "growth": growth, "graph_breaks": breaks}
 

@@ -13,7 +13,8 @@ from releg.report.protocol import draw, write_protocol
 def curve(estimator: str, end: float) -> dict[str, Any]:
     train = [[step, end - (20_000 - step) / 1000] for step in range(1000, 20_001, 1000)]
     bounds = {"val/elbo": end - 1, "test/multi_sample_bound": end + 3}
-    return {"estimator": estimator, "steps": 20_000, "train": train, **bounds, "minutes": 2.5, "commit": "c0ffee"}
+    names = {"estimator": estimator, "label": estimator.upper()}
+    return {**names, "steps": 20_000, "train": train, **bounds, "minutes": 2.5, "commit": "c0ffee"}
 
 
 def write(results: Path, content: str) -> str:
@@ -24,7 +25,7 @@ def write(results: Path, content: str) -> str:
 
 def test_the_lowest_mean_training_bound_of_the_last_steps_comes_first(tmp_path: Path) -> None:
     page = write(tmp_path, json.dumps([curve("rodeo", -110.0), curve("common_random_numbers", -100.0)]))
-    crn = page.index("| CRN | 20,000 | 102.00 | 101.00 | 97.00 | 2.5 |\n")
+    crn = page.index("| COMMON_RANDOM_NUMBERS | 20,000 | 102.00 | 101.00 | 97.00 | 2.5 |\n")
     assert crn < page.index("| RODEO | 20,000 | 112.00 |")
     assert page.endswith("Commits: c0ffee\n")
     assert (tmp_path / "protocol.png").read_bytes().startswith(b"\x89PNG")
@@ -34,7 +35,7 @@ def test_the_figure_has_a_line_per_estimator() -> None:
     (panel,) = draw([curve("disarm", -105.0), curve("rodeo", -110.0)]).axes
     legend = panel.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["DisARM", "RODEO"]
+    assert [text.get_text() for text in legend.get_texts()] == ["DISARM", "RODEO"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '[{"steps": 3}]'])

@@ -25,7 +25,7 @@ def write(results: Path, runs: dict[str, tuple[float, float]], seeds: int = 1) -
     entries = []
     for name, (end, ms_per_step) in runs.items():
         for seed in range(seeds):
-            run = entry("200-200", name, seed, 100.0) | {"unbiased": name != "reinmax"}
+            run = entry("200-200", name, seed, 100.0) | {"label": "ReinMax", "unbiased": name != "reinmax"}
             write_curves(results, run, end - 14 * seed, ms_per_step)
             entries.append(run)
     (results / RACE_RUNS).write_text(json.dumps({"runs": entries}))
