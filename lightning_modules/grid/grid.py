@@ -27,8 +27,8 @@ from lightning_modules.run.settings import Settings, build
 from releg.files import write_json
 from releg.records.csv_formats import read_variances
 from releg.records.names import FIGURE1_ARCHITECTURE, FIGURE1_IMAGES, FIGURE1_SAMPLES, PUBLISHED_BUDGET
-from releg.report.all import write_all
 from releg.report.curves import MEASURED_RUN, measured_run, measurement_file, read_measured
+from releg.report.every_page import write_every_page
 from releg.report.table1 import read_paper
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
@@ -98,7 +98,7 @@ class Grid:
         found = self._find()
         missing = {status.run: "not trained yet" for status in found if status.result is None} | self.problems
         write_record(self.options.results, found, missing)
-        write_all(self.options.results)
+        write_every_page(self.options.results)
 
     def _write_if_possible(self, problems: Problems) -> None:
         """The same while other runs are training: what prevents it is told and ends none of them."""

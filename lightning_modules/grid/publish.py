@@ -22,7 +22,7 @@ from lightning_modules.run.lock import locked
 from releg.records.file_names import MEASUREMENTS, PAPER
 from releg.records.names import BUDGETS, LONGEST_BUDGETS, PUBLISHED_BUDGET
 from releg.records.runs import write_runs
-from releg.report.all import write_all
+from releg.report.every_page import write_every_page
 
 NOT_COPIED = shutil.ignore_patterns("last.ckpt", "previous.ckpt", "events.out.tfevents.*", "*.txt", ".*")
 HAVE_WEIGHTS = (PUBLISHED_BUDGET, *LONGEST_BUDGETS)
@@ -60,7 +60,7 @@ def publish(mine: Path, published: Path, with_weights: bool) -> None:
     write_event_files(published, moved)
     if with_weights:
         weights.publish(published, entries)
-    write_all(published)
+    write_every_page(published)
 
 
 if __name__ == "__main__":

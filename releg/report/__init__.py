@@ -1,1 +1,1 @@
-"""One report per file, listed in writers.py. Reports read results/ and write results/."""
+"""One page per file, listed in every_page.py. Pages read the numbers in results/ and are written beside them."""

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from releg.records.names import BUDGETS, PUBLISHED_BUDGET
-from releg.report.all import write_all
+from releg.report.every_page import write_every_page
 from releg.report.table1 import short_table
 
 
@@ -14,7 +14,7 @@ def main(results: Path) -> None:
     """The folder and those of other budgets in it; the published table shows the rows of longer budgets."""
     for folder in (*(results / budget for budget in BUDGETS if budget != PUBLISHED_BUDGET), results):
         if folder.is_dir():
-            write_all(folder)
+            write_every_page(folder)
     print(short_table(results), end="")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from releg.files import write_atomically
 from releg.records.file_names import LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING
 from releg.records.names import ESTIMATORS
 from releg.report.figure import in_style, write_figure
-from releg.report.tables import table
+from releg.report.page import Column, markdown
 
 PAGE = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- python -m releg.report.library -->\n", "<!-- end -->\n"
 FIGURE = f"![validation bound of the VAE against steps and against CPU seconds](../results/{LIBRARY_FIGURE})"
-HEAD = ["units", "REINFORCE, 2 samples", "CRN, 8 flips per layer", "CRN, all flips"]
+HEADS = {"reinforce": "REINFORCE, 2 samples", "flips": "CRN, 8 flips per layer", "all": "CRN, all flips"}
 STYLES: dict[str, Any] = {
     "reinforce": {"label": "REINFORCE, leave-one-out", "color": ESTIMATORS["lr"].colour},
     "flips": {"label": "CRN, 8 flips per layer", "color": ESTIMATORS["crn"].colour, "linestyle": "--"},
@@ -39,40 +40,51 @@ def write_library(results: Path, page: Path = PAGE) -> None:
     write_figure(results / LIBRARY_FIGURE, draw(training))
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    lines = [*times_table(results), "", FIGURE, "", *training_table(training)]
-    write_atomically(page, "\n".join([f"{before}{BEGIN}{lines[0]}", *lines[1:], f"{END}{after}"]))
+    shown = "\n\n".join([*times(results), FIGURE, *bounds(training)])
+    write_atomically(page, f"{before}{BEGIN}{shown}\n{END}{after}")
 
 
-def times_table(results: Path) -> list[str]:
+def times(results: Path) -> list[str]:
     """Milliseconds per gradient by number of units, and its memory."""
     report = json.loads((results / LIBRARY_TIMES).read_bytes())
     memory = ", ".join(
         f"{peak['tensors']:g} MiB under a bound of {bound}" for bound, peak in report["memory_mib"].items()
     )
+    columns: list[Column[Row]] = [
+        Column("units", lambda row: str(row["units"]), is_text=True),
+        *(Column(head, partial(_milliseconds, way)) for way, head in HEADS.items()),
+    ]
     return [
-        *table(HEAD, [_cells(row) for row in report["rows"]]),
-        "",
-        f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of {_machine(report)}; medians "
-        f"over turns in one process. The tensors of a gradient with 200 units, including its sample, take at most "
-        f"{memory}.",
+        markdown(columns, report["rows"]),
+        f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of "
+        f"{report['provenance']['processor']}; medians over turns in one process. The tensors of a gradient with 200 "
+        f"units, including its sample, take at most {memory}.",
     ]
 
 
-def training_table(report: Row) -> list[str]:
+def _milliseconds(way: str, row: Row) -> str:
+    return f"{1000 * row['seconds'][way]:.0f}"
+
+
+def bounds(report: Row) -> list[str]:
     """Bounds by learning rate after the same steps, and after the same seconds at the rate of the figure."""
-    rates = sorted({run["rate"] for run in report["runs"]})
     seconds = min(run["points"][-1]["seconds"] for run in _shown(report))
-    rows = []
-    for way, style in STYLES.items():
-        by_rate = {run["rate"]: run["points"] for run in report["runs"] if run["way"] == way}
-        after_steps = [next(p["elbo"] for p in by_rate[rate] if p["step"] == report["steps"]) for rate in rates]
-        timely = [point for point in by_rate[report["rate"]] if point["seconds"] <= seconds]
-        elbos = [*after_steps, timely[-1]["elbo"]]
-        rows.append([style["label"], *(f"{elbo:.1f}" for elbo in elbos), str(timely[-1]["step"])])
-    head = ["bound, nats", *(f"rate {rate:g}" for rate in rates), f"{seconds:.0f} s", "steps in that time"]
+    points = {(run["way"], run["rate"]): run["points"] for run in report["runs"]}
+
+    def at_the_end(rate: float, way: str) -> str:
+        return next(f"{point['elbo']:.1f}" for point in points[way, rate] if point["step"] == report["steps"])
+
+    def in_time(way: str) -> Row:
+        return [point for point in points[way, report["rate"]] if point["seconds"] <= seconds][-1]
+
+    columns: list[Column[str]] = [
+        Column("bound, nats", lambda way: STYLES[way]["label"], is_text=True),
+        *(Column(f"rate {rate:g}", partial(at_the_end, rate)) for rate in sorted({rate for _, rate in points})),
+        Column(f"{seconds:.0f} s", lambda way: f"{in_time(way)['elbo']:.1f}"),
+        Column("steps in that time", lambda way: str(in_time(way)["step"])),
+    ]
     return [
-        *table(head, rows),
-        "",
+        markdown(columns, list(STYLES)),
         f"Validation bounds after {report['steps']} steps of Adam by learning rate, and after the same CPU seconds "
         f"at {report['rate']:g}, the best rate for REINFORCE, which the figure shows. One seed, {report['batch']} "
         "images per step.",
@@ -82,15 +94,6 @@ def training_table(report: Row) -> list[str]:
 def _shown(report: Row) -> list[Row]:
     """The runs of the figure."""
     return [run for run in report["runs"] if run["rate"] == report["rate"]]
-
-
-def _machine(report: Row) -> str:
-    return str(report["provenance"]["processor"])
-
-
-def _cells(row: Row) -> list[str]:
-    seconds = row["seconds"]
-    return [str(row["units"]), *(f"{1000 * seconds[name]:.0f}" for name in ("reinforce", "flips", "all"))]
 
 
 @in_style

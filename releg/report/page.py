@@ -1,8 +1,7 @@
-"""What pages share: a table is columns and rows, written as Markdown, CSV or LaTeX; and what made the numbers."""
+"""What pages share: a table is columns and rows; files of rows; and what made the numbers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,25 +34,6 @@ def markdown(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
     rule = ["---" if column.is_text else "---:" for column in columns]
     lines = [[column.head for column in columns], rule, *zip(*(column.cells(rows) for column in columns), strict=True)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def latex(columns: Sequence[Column[Row]], *groups: Sequence[Row], caption: str) -> str:
-    """A LaTeX table, which needs booktabs; a line is drawn between groups of rows."""
-    form = "".join("l" if column.is_text else "r" for column in columns)
-    lines = [r"% \usepackage{booktabs}", r"\begin{table}", rf"  \caption{{{_in_latex(caption)}}}", r"  \centering"]
-    lines += [rf"  \begin{{tabular}}{{{form}}}", r"    \toprule", _latex_row(column.head for column in columns)]
-    for rows in filter(None, groups):
-        lines += [r"    \midrule", *map(_latex_row, zip(*(column.cells(rows) for column in columns), strict=True))]
-    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
-
-
-def _latex_row(cells: Iterable[str]) -> str:
-    return rf"    {' & '.join(map(_in_latex, cells))} \\"
-
-
-def _in_latex(text: str) -> str:
-    """The text with signs as LaTeX writes them."""
-    return re.sub(r"^([+-][\d.]+)$", r"$\1$", text).replace("±", r"$\pm$").replace("−", "$-$")
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

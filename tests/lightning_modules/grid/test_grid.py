@@ -77,15 +77,15 @@ def test_runs_are_made_in_the_order_of_the_table_which_is_written_after_each(
 def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
     error: Exception, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_all = grid.write_all
+    write_every_page = grid.write_every_page
 
     def fail(_: Path) -> str:
         raise error
 
     def run_all(launcher: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
-        monkeypatch.setattr(grid, "write_all", fail)
+        monkeypatch.setattr(grid, "write_every_page", fail)
         finish_all(launcher, waiting, on_update)
-        monkeypatch.setattr(grid, "write_all", write_all)
+        monkeypatch.setattr(grid, "write_every_page", write_every_page)
 
     launched(monkeypatch, run_all)
     assert reproduce(grid_of(results, "--only", "200-200")) == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from releg.report.numbers import plain, power_of_ten, short_count, with_error
-from releg.report.page import Column, as_csv, latex, made_by, markdown
+from releg.report.page import Column, as_csv, made_by, markdown
 from tests.releg.report.synthetic import PROVENANCE
 
 ROWS = [("CRN", -0.5), ("LR", None)]
@@ -16,15 +16,6 @@ COLUMNS: list[Column[tuple[str, float | None]]] = [
 def test_a_table_in_markdown_aligns_numbers_to_the_right_and_leaves_unknown_cells_empty() -> None:
     assert markdown(COLUMNS, ROWS) == "| estimator | ours ± sd |\n| --- | ---: |\n| CRN | -0.50 |\n| LR |  |"
     assert markdown(COLUMNS, []) == ""
-
-
-def test_a_table_in_latex_has_a_line_between_groups_of_rows() -> None:
-    text = latex(COLUMNS, ROWS, [], ROWS[:1], caption="Mean ± deviation")
-    assert r"\begin{tabular}{lr}" in text
-    assert r"estimator & ours $\pm$ sd \\" in text
-    assert r"CRN & $-0.50$ \\" in text
-    assert r"\caption{Mean $\pm$ deviation}" in text
-    assert text.count(r"\midrule") == 2
 
 
 def test_a_table_in_csv_has_the_numbers_of_its_rows() -> None:

@@ -32,7 +32,7 @@ PAGES: Sequence[tuple[str, Callable[[Path], object]]] = (
 )
 
 
-def write_all(results: Path) -> None:
+def write_every_page(results: Path) -> None:
     """Write every page whose numbers are in the folder."""
     for numbers, write in PAGES:
         if (results / numbers).is_file():
