@@ -74,7 +74,7 @@ DATA = (*DATA_SETS, *rooms("binary_images", "data_parts"))
 COMMANDS = rooms(*(f"command_line.{name}" for name in ("bench", "compare", "variance", "verify", "options")))
 AROUND_RUNS = (*rooms("run", "bench", "grid", "studies"), *COMMANDS)
 BEFORE_LOADING = rooms(
-    *("command_line.startup", "command_line.error_sentences"),
+    *("command_line.startup", "command_line.parser", "command_line.error_sentences"),
     *("grid.options", "grid.process", "run.lock", "run.parent"),
 )
 PYRO = ("pyro", "releg.pyro")
@@ -275,6 +275,7 @@ def test_a_file_that_breaks_a_rule_is_found(name: str, breach: str, tmp_path: Pa
 
 # Modules and folders without a test file of their own, and where they are tested instead.
 TESTED_IN = {
+    "lightning_modules/command_line/parser": "lightning_modules/command_line/test_options",
     "releg/checkpoint_file": "releg/test_weights",
     "releg/categorical": "releg/discrete/test_nodes",
     "releg/baselines": "releg/estimators/test_contract",

@@ -14,8 +14,7 @@ from lightning_modules.bench.steps import has_jax
 from lightning_modules.bench.tables import Bench, measure_growth, measure_steps
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.command_line.console import say
-from lightning_modules.command_line.options import Parser
-from lightning_modules.grid.options import at_least
+from lightning_modules.command_line.parser import Parser, at_least
 from lightning_modules.run.provenance import provenance
 from releg.architecture import architecture_name, layers_of
 from releg.files import check_writable, write_json

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lightning_modules.bench.variance_bias_cost import Amounts, measured_rows
 from lightning_modules.cli import RelegCLI
-from lightning_modules.command_line.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
+from lightning_modules.command_line.options import CKPT, TRAINED, add_measurement, read_estimators
+from lightning_modules.command_line.parser import Parser
 from lightning_modules.run.load import Trained, load_trained
 from lightning_modules.run.provenance import provenance, without_command
 from lightning_modules.run.settings import build

@@ -90,7 +90,7 @@ def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
             say(f"background thread {name} failed ({ended.exc_type.__name__}: {ended.exc_value})")
 
 
-def answered(run: Callable[[], int]) -> int:
+def answered(run: Callable[[], int], program: str = "releg") -> int:
     """Run, and return the exit code: that of `run`, 2 after a user's mistake, 130 if interrupted, 1 after a bug."""
     try:
         try:
@@ -98,40 +98,41 @@ def answered(run: Callable[[], int]) -> int:
         finally:
             sys.stdout.flush()  # an error is told in a sentence, and not by Python as it ends
     except KeyboardInterrupt:
-        return _interrupted()
+        return _interrupted(program)
     except SystemExit as end:
         if end.code == 1:  # what Lightning makes of Ctrl-C
-            return _interrupted()
+            return _interrupted(program)
         raise
     except EndedEarlyError as end:
         if ranks.is_first():
-            _say_last(f"releg: {end}")
+            _say_last(f"{program}: {end}")
         return end.code
     except USER_ERRORS as error:
-        return complain(one_sentence(error))
+        return complain(one_sentence(error), program)
     except Exception as error:
         if is_out_of_memory(error):
-            return complain(one_sentence(error))
+            return complain(one_sentence(error), program)
         if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
             return complain(
                 "another rank died; see its message nearby, then run the same command again; it resumes from the last "
-                "checkpoint"
+                "checkpoint",
+                program,
             )
-        complain(mistake_of_the_program(error))
+        complain(mistake_of_the_program(error), program)
         return 1
 
 
-def complain(sentence: str) -> int:
+def complain(sentence: str, program: str = "releg") -> int:
     """Print the sentence from one rank; the others wait and end with rank 0. Returns exit code 2."""
     if not ranks.is_first():
         time.sleep(SECONDS_FOR_RANK_0)
-    _say_last(f"releg: {_on_one_line(sentence)}")
+    _say_last(f"{program}: {_on_one_line(sentence)}")
     return 2
 
 
-def _interrupted() -> int:
+def _interrupted(program: str) -> int:
     if ranks.is_first():
-        _say_last("releg: interrupted; the same command continues from the last checkpoint, if there is one")
+        _say_last(f"{program}: interrupted; the same command continues from the last checkpoint, if there is one")
     return 130
 
 

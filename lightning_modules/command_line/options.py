@@ -1,34 +1,16 @@
-"""What the commands share: a parser that raises its errors, and common options."""
+"""Options that several commands of releg share."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import NoReturn
 
+from lightning_modules.command_line.parser import Parser, at_least
 from lightning_modules.command_line.untrusted_configs import TRUST_HELP
-from lightning_modules.grid.options import at_least
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.estimators.base import Estimator
 
 CKPT = ("--ckpt", "--ckpt_path")
 TRAINED = "weights: a checkpoint in the folder of its run, or published ones (.safetensors)"
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises ValueError where argparse would print a page of usage and exit.
-
-    Args:
-        command: the words before its options.
-        description: what it does, shown as it is written.
-    """
-
-    def __init__(self, command: str, description: str) -> None:
-        super().__init__(command, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the message as one sentence."""
-        raise ValueError(f"{message}; see {self.prog} --help")
 
 
 def add_measurement(parser: Parser, estimators: list[str], images: int, samples: int, steps: int) -> None:

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from lightning_modules.command_line.console import say, showing
-from lightning_modules.command_line.options import CKPT, TRAINED, Parser, add_measurement, read_estimators
-from lightning_modules.grid.options import at_least
+from lightning_modules.command_line.options import CKPT, TRAINED, add_measurement, read_estimators
+from lightning_modules.command_line.parser import Parser, at_least
 from lightning_modules.run.csv_files import variance_csv, variance_rows
 from lightning_modules.run.load import load_trained
 from lightning_modules.run.provenance import provenance, without_command

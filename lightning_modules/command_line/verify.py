@@ -14,9 +14,8 @@ import torch
 
 from lightning_modules import RESULTS
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.command_line.options import Parser
+from lightning_modules.command_line.parser import Parser, at_least
 from lightning_modules.grid import weights
-from lightning_modules.grid.options import at_least
 from lightning_modules.grid.weights import Cell
 from releg import bounds
 from releg.files import readable

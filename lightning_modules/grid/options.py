@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from lightning_modules import CONFIGS, OWN_RESULTS
+from lightning_modules.command_line.parser import Parser, at_least
 from releg.records import names
 from releg.records.names import BUDGETS, DEFAULT_BUDGET
 
@@ -58,13 +58,8 @@ class Options:
     gpus_per_run: float  # of a Ray cluster's GPUs
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"reproduce.sh: {' '.join(message.split())}; see bash reproduce.sh --help\n")
-
-
 def parse_options(arguments: list[str]) -> Options:
-    """Read the command line; a mistake ends the process with a sentence and exit code 2."""
+    """Read the command line; ValueError, with a sentence, after a mistake."""
     parser = _parser()
     given = parser.parse_args(arguments)
     _check_launcher(parser, given)
@@ -77,8 +72,8 @@ def parse_options(arguments: list[str]) -> Options:
     return Options(budget, given.seeds, given.jobs, given.only, results, *launcher)
 
 
-def _parser() -> _Parser:
-    parser = _Parser("bash reproduce.sh", description=DESCRIPTION, epilog=VERIFY, allow_abbrev=False)
+def _parser() -> Parser:
+    parser = Parser("bash reproduce.sh", DESCRIPTION, VERIFY)
     add = parser.add_argument
     add(
         "--budget",
@@ -99,7 +94,7 @@ def _parser() -> _Parser:
     return parser
 
 
-def _check_launcher(parser: _Parser, given: argparse.Namespace) -> None:
+def _check_launcher(parser: Parser, given: argparse.Namespace) -> None:
     for name, known in LAUNCHERS.items():
         for option in known.options:
             if name != given.launcher and getattr(given, option.removeprefix("--").replace("-", "_")) is not None:
@@ -120,17 +115,6 @@ def budget_file(name: str) -> Path:
 def is_shipped(budget: Path, name: str) -> bool:
     """Whether the budget is this one, and not a user's own of the same name."""
     return budget.samefile(budget_file(name))
-
-
-def at_least(low: int) -> Callable[[str], int]:
-    """A reader of whole numbers that are at least `low`."""
-
-    def read(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least {low}")
-        return int(text)
-
-    return read
 
 
 def _share(text: str) -> float:

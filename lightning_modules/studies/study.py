@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lightning_modules import OWN_RESULTS
+from lightning_modules.command_line.parser import at_least
 from lightning_modules.grid.grid import make
 from lightning_modules.grid.launchers import local as local_launcher
-from lightning_modules.grid.options import at_least
 from lightning_modules.grid.plan import GridRun, RunStatus, status_of
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.lock import locked

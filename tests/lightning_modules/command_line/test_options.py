@@ -5,7 +5,8 @@ import importlib
 import pytest
 
 from lightning_modules import cli
-from lightning_modules.command_line.options import Parser, add_measurement, read_estimators
+from lightning_modules.command_line.options import add_measurement, read_estimators
+from lightning_modules.command_line.parser import Parser
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
 
 
