@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from lightning_modules.run.folder import RESULT
 from releg.files import write_atomically
+from releg.records.runs import digest
 
 NUMBERS = ("steps", "best_step", "training_seconds", "test/elbo", "test/multi_sample_bound")
 
@@ -20,7 +20,7 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
         raise FloatingPointError(
             f"{', '.join(bad)} of {folder} is not finite, expected a number; continue with a lower learning rate"
         )
-    text = json.dumps({**result, "digest": digest_of(result)}, indent=2, allow_nan=False)
+    text = json.dumps({**result, "digest": digest(result)}, indent=2, allow_nan=False)
     write_atomically(folder / RESULT, text + "\n")
 
 
@@ -35,15 +35,9 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         result = None
     if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in NUMBERS):
         raise ValueError(_damaged(path))
-    digest = result.pop("digest", None)
-    if digest != digest_of(result):
+    if result.pop("digest", None) != digest(result):
         raise ValueError(_damaged(path))
     return result
-
-
-def digest_of(content: dict[str, Any]) -> str:
-    """Of what a JSON file holds."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _is_finite(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 import multiprocessing
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 import releg
+from releg.checkpoint_file import digest
 from releg.estimators.base import Estimator
 from releg.measure.fitting import plain_settings
 from releg.measure.moments import GradientVariances, Moments
@@ -50,12 +50,10 @@ class Work(NamedTuple):
 
     def digest(self) -> str:
         """Equal only for the same measurement by the same code."""
-        states = [self.model.state_dict(), *(estimator.state_dict() for estimator in self.estimators.values())]
-        tensors = [self.images, *(value for state in states for value in state.values())]
-        settings = {name: plain_settings(estimator) for name, estimator in self.estimators.items()}
-        content = [repr((settings, self.samples_per_image, self.seed)).encode(), _code(self.estimators.values())]
-        content += [bytes(tensor.cpu().contiguous().numpy().tobytes()) for tensor in tensors]
-        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()[:16]
+        estimators = {name: (plain_settings(each), each.state_dict()) for name, each in self.estimators.items()}
+        amounts = [self.samples_per_image, self.seed]
+        content = [estimators, self.model.state_dict(), self.images, amounts, _code(self.estimators.values())]
+        return digest(content)[:16]
 
 
 _work: Work | None = None  # of a process that measures parts
