@@ -1,10 +1,8 @@
 """The set-up on throwaway clones: which commands it runs and when; what pip itself does is only noted."""
 
-import ast
 import fcntl
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -79,16 +77,6 @@ def test_only_a_python_that_is_named_replaces_that_of_the_environment(
     monkeypatch.setenv("RELEG_PYTHON", "another-python")
     set_up(clone, folder)
     assert done == 2 * INSTALLATION
-
-
-def test_the_file_loads_in_an_old_python_that_it_must_refuse() -> None:
-    source = (ROOT / "tests" / "environment.py").read_text()
-    tree = ast.parse(source, feature_version=(3, 7))
-    assert "from __future__" not in source  # annotations: an error in 3.6
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    evaluated = [note for node in functions for note in (node.returns, *(each.annotation for each in node.args.args))]
-    # Evaluated when the file is loaded: list[str] is an error before 3.9, a | b before 3.10; in quotes they are not.
-    assert [ast.unparse(note) for note in evaluated if isinstance(note, (ast.BinOp, ast.Subscript))] == []
 
 
 # --- the stamp
@@ -186,9 +174,3 @@ def test_run_sh_stops_before_the_suite_when_a_check_fails(clone: Path, folder: P
     stamp_environment(clone, folder, ruff="raise SystemExit(3)", pytest="print('ran')")
     done = run_script(clone, folder)
     assert (done.returncode, done.stdout) == (3, "")
-
-
-def test_scripts_use_nothing_newer_than_bash_3() -> None:
-    newer = re.compile(r"\b(declare -A|mapfile|readarray|flock)\b|\$\{\w+(\^\^|,,|@[A-Z])")
-    scripts = [ROOT / ".ci" / "run", *ROOT.glob("*.sh"), *ROOT.glob("tests/**/*.sh")]
-    assert [script.name for script in scripts if newer.search(script.read_text())] == []

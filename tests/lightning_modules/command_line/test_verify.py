@@ -99,15 +99,6 @@ def test_the_table_is_the_mean_of_the_seeds_and_the_file_is_one_of_them(
     assert f"| {recorded + 1:.2f} |" in row
 
 
-def test_without_its_table_nothing_is_verified(results: Path, entry: Entry, capsys: pytest.CaptureFixture[str]) -> None:
-    publish(results, [entry])
-    (results / "table1.json").unlink()
-    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 2
-    shown = capsys.readouterr()
-    assert "table1.json cannot be read" in shown.err
-    assert "verified" not in shown.err
-
-
 def test_cells_that_were_trained_for_longer_are_verified_too(
     results: Path, entry: Entry, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,20 +184,6 @@ def test_what_does_not_hold_is_named_and_the_command_fails(
     (sentence,) = (line for line in shown.err.splitlines() if f"SBN(3-4) {estimator}: " in line)
     assert problem in sentence
     assert f"| 3-4 | {estimator.upper()} | {mark} |" in shown.out
-
-
-@pytest.mark.parametrize("spoil", [changed_byte, no_file])
-def test_the_table_s_bound_is_shown_although_the_file_cannot_be_read(
-    spoil: Callable[[Entry, Path], None],
-    results: Path,
-    entry: Entry,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    spoil(entry, results)
-    tabulate(results, entry)
-    assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 1
-    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| 3-4 | CRN |"))
-    assert f"| {-entry.result['test/elbo']:.2f} |" in row
 
 
 @pytest.mark.parametrize("folder", ["", "converged"])

@@ -78,18 +78,3 @@ def test_bias_of_a_biased_estimator_is_seen_and_of_others_not(model: SigmoidBeli
     assert abs(deviations["LeaveOneOut"]) < 4
     assert deviations["StraightThrough"] > 5
     assert deviations["GumbelSoftmax"] > 5
-
-
-def test_measuring_leaves_everything_as_it_was(model: SigmoidBeliefNet) -> None:
-    images = random_x(2, 6, seed=1)
-    estimator = LikelihoodRatio().train()
-    before, state = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
-    compare(estimator, model, images, 3, reference_moments(model, images, 3, 0), 3)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert torch.equal(torch.get_rng_state(), state)
-    assert estimator.training
-    assert not any(net._forward_hooks for net in model.inference)
-
-
-def test_a_figure_is_a_mean_with_its_standard_error() -> None:
-    assert Figure.of([1.0, 3.0]) == Figure(2.0, 1.0)

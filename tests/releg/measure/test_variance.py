@@ -1,7 +1,6 @@
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -12,9 +11,7 @@ from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.likelihood_ratio import LikelihoodRatio
-from releg.estimators.parts import simulation
 from releg.estimators.parts.signals import layer_signals
-from releg.estimators.parts.simulation import Simulation, simulate
 from releg.kernels.dense import flip_differences
 from releg.measure import loop, variance
 from releg.measure.loop import mean_gradients
@@ -228,30 +225,6 @@ def test_measuring_leaves_model_estimators_and_random_state_alone() -> None:
         assert part.training
         assert all(torch.equal(value, saved[key]) for key, value in part.state_dict().items())
         assert all(parameter.grad is None and parameter.requires_grad for parameter in part.parameters())
-
-
-@pytest.mark.parametrize("paths", [1, 2])
-def test_estimators_with_the_same_noise_share_their_paths_and_answer_as_if_alone(
-    paths: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, images = random_model(5, [3, 2]), random_x(4, 5)
-    estimators = {"lr": lr(model, paths), "crn": crn(paths), "plain": LikelihoodRatio((), paths)}
-    alone = {name: measure({name: estimator}, model, images, 10)[name] for name, estimator in estimators.items()}
-    calls: list[int] = []
-
-    def counted(model: SigmoidBeliefNet, x: Tensor, *more: Any) -> Simulation:
-        calls.append(len(x))
-        return simulate(model, x, *more)
-
-    monkeypatch.setattr(loop, "simulate", counted)
-    monkeypatch.setattr(simulation, "simulate", counted)
-    together = measure(estimators, model, images, 10)
-    assert calls == [4 * 10 * paths]
-    for name, result in alone.items():
-        for one, other in zip(result.layers, together[name].layers, strict=True):
-            assert one.keys() == other.keys()
-            for kind, number in one.items():  # f1 - f0 may be those of another engine
-                assert number.value == pytest.approx(other[kind].value, rel=1e-12)
 
 
 def test_every_estimator_answers_among_all_others_as_if_alone() -> None:

@@ -101,11 +101,6 @@ def test_the_page_says_how_much_the_draw_of_the_test_bits_matters(tmp_path: Path
     assert "| 200-200 | CRN | 200,000 | 98.00 | 98.20 ± 0.10 |" in text
 
 
-def test_a_table_without_runs_has_no_rows(tmp_path: Path) -> None:
-    assert "| LR |" not in write_table1(write_results(tmp_path, []))
-    assert json.loads((tmp_path / "table1.json").read_text()) == []
-
-
 def test_a_damaged_file_is_named_and_the_old_table_stays(tmp_path: Path) -> None:
     write_table1(write_results(tmp_path, BOTH))
     before = (tmp_path / "table1.md").read_text()
