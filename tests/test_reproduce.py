@@ -22,7 +22,7 @@ from tests.reproduce_script import (
     without_times,
 )
 
-ARTEFACTS = "figure1.csv figure1_variances.csv figure1.pdf figure1.png runs.json table1.csv table1.json table1.md"
+ARTEFACTS = "figure1.csv figure1_variances.csv figure1.pdf figure1.png runs.json table1.json table1.md"
 
 
 def test_one_command_ends_with_table_and_figure(undisturbed: tuple[Path, str, str]) -> None:

@@ -1,7 +1,7 @@
 """python -m lightning_modules.studies.protocol [--jobs N]: four estimators under RODEO's protocol.
 
 SBN(200-200-200), 100,000 steps of protocol/rodeo.yaml with each: a tenth of what the paper trains. Writes
-protocol/curves.json, protocol.md and protocol.png; the same command continues after an interruption.
+protocol/curves.json and protocol.md; the same command continues after an interruption.
 """
 
 from __future__ import annotations

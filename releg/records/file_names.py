@@ -24,14 +24,9 @@ CURVES = "curves"  # the folder of event files of the published runs
 WEIGHTS = "weights"  # the folder of the published models
 MEASUREMENTS = "variance"  # the folder of the gradient variances at the end of runs
 
-# In results/: the numbers of reports. Their pages, tables and figures have the same name with another ending
+# In results/: the numbers of pages
 TABLE1 = "table1.json"
 FIGURE1, FIGURE1_VARIANCES = "figure1.csv", "figure1_variances.csv"
 RECORDS_PAGE = "records.md"  # from RUNS
 FIGURE1_PAGE, FIGURE1_MORE = "figure1.md", "figure1_more.png"
-RACE = "race.csv"
-VARIANCE_PAGE = "variance.md"  # from FIGURE1
 RECIPE_PAGE = "recipe.md"  # from TRIALS
-PROTOCOL_PAGE, PROTOCOL_FIGURE = "protocol.md", "protocol.png"  # from PROTOCOL_CURVES
-LIBRARY_FIGURE = "library.png"  # from LIBRARY
-PYRO_PAGE = "pyro.md"  # from PYRO

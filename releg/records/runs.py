@@ -88,7 +88,7 @@ class Entry:
     @property
     def trained(self) -> str:
         """A digest that tells a run from one that was trained again, even if its config gets settings with defaults."""
-        return trained(self.config, self.result)
+        return digest([self.config["seed_everything"], self.result])
 
     @property
     def is_here(self) -> bool:
@@ -98,11 +98,6 @@ class Entry:
             return all(found[key] == value for key, value in self.result.items())
         except (OSError, ValueError, LookupError, TypeError):
             return False
-
-
-def trained(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """The digest Entry.trained, of a run with this config and result."""
-    return digest([config["seed_everything"], result])
 
 
 def commit(process: Mapping[str, Any]) -> str:

@@ -15,14 +15,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from releg.files import write_atomically
-from releg.records.file_names import LIBRARY_FIGURE, LIBRARY_TIMES, LIBRARY_TRAINING
+from releg.records.file_names import LIBRARY_TIMES, LIBRARY_TRAINING
 from releg.records.names import ESTIMATORS
 from releg.report.figure import in_style, write_figure
 from releg.report.page import Column, markdown
 
 PAGE = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- python -m releg.report.library -->\n", "<!-- end -->\n"
-FIGURE = f"![validation bound of the VAE against steps and against CPU seconds](../results/{LIBRARY_FIGURE})"
+FIGURE = "![validation bound of the VAE against steps and against CPU seconds](../results/library.png)"
 HEADS = {"reinforce": "REINFORCE, 2 samples", "flips": "CRN, 8 flips per layer", "all": "CRN, all flips"}
 STYLES: dict[str, Any] = {
     "reinforce": {"label": "REINFORCE, leave-one-out", "color": ESTIMATORS["lr"].colour},
@@ -37,7 +37,7 @@ Row = Mapping[str, Any]
 def write_library(results: Path, page: Path = PAGE) -> None:
     """Write the tables of the page, and the figure."""
     training = json.loads((results / LIBRARY_TRAINING).read_bytes())
-    write_figure(results / LIBRARY_FIGURE, draw(training))
+    write_figure(results / "library.png", draw(training))
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     shown = "\n\n".join([*times(results), FIGURE, *bounds(training)])

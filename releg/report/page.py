@@ -1,4 +1,4 @@
-"""What pages share: a table is columns and rows; files of rows; and what made the numbers."""
+"""What pages share: a table is columns and rows; and what made the numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from releg.files import write_atomically
-from releg.records.csv_formats import csv_text
 from releg.records.runs import commit
 
 Row = TypeVar("Row")
@@ -34,12 +33,6 @@ def markdown(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> str:
     rule = ["---" if column.is_text else "---:" for column in columns]
     lines = [[column.head for column in columns], rule, *zip(*(column.cells(rows) for column in columns), strict=True)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows of a JSON file as CSV; lists become words separated by spaces, None an empty cell."""
-    cells = ([" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows)
-    return csv_text(list(rows[0]), cells) if rows else ""
 
 
 def write_page(path: Path, *parts: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from releg.records.file_names import PYRO, PYRO_PAGE
+from releg.records.file_names import PYRO
 from releg.report.numbers import plain
 from releg.report.page import Column, made_by, markdown, write_page
 
@@ -30,7 +30,7 @@ def write_pyro(results: Path) -> None:
         measured = [example.get(part, {}) for part in ("times", "variances", "training")]
         losses = [loss for loss in measured[0] if all(loss in part for part in measured)]
         parts += [f"## {example['title']}", f"{example['sites']}.", markdown(columns(example), losses)]
-    write_page(results / PYRO_PAGE, *parts, "## How it was made", f"{made_by([made])}\n- Pyro: {made['pyro']}")
+    write_page(results / "pyro.md", *parts, "## How it was made", f"{made_by([made])}\n- Pyro: {made['pyro']}")
 
 
 def columns(example: Mapping[str, Any]) -> list[Column[str]]:

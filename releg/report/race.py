@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
-from releg.records.file_names import RACE, RACE_RUNS
+from releg.records.file_names import RACE_RUNS
 from releg.records.names import ESTIMATORS, label_of
 from releg.records.runs import Entry, read_runs
 from releg.report.curves import Bound, bounds_of
@@ -74,7 +74,7 @@ class Racer(NamedTuple):
 
 def write_race(results: Path) -> str:
     """Write race.md, .csv and .png; without LR there is no race, and old files are deleted."""
-    path = results / RACE
+    path = results / "race.csv"
     racers = race(results)
     if not racers:
         remove(path, path.with_suffix(".md"), path.with_suffix(".png"))
@@ -92,7 +92,7 @@ def race(results: Path) -> list[Racer]:
     """All estimators, the lowest bound at LR's time first; none without LR."""
     runs = read_runs(results, RACE_RUNS) if (results / RACE_RUNS).is_file() else []
     runs = [run for run in runs if run.net == runs[0].net]  # one race, one net
-    bounds = bounds_of(runs, results / RACE)
+    bounds = bounds_of(runs, results / "race.csv")
     curves = {run: [bound for bound in bounds if bound[:2] == run] for run in dict.fromkeys(b[:2] for b in bounds)}
     ends = [curve[-1].seconds for (name, _), curve in curves.items() if name == LR]
     if not ends:

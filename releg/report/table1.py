@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from releg.files import readable, write_atomically, write_json
+from releg.files import readable, write_json
 from releg.records.file_names import PAPER, TABLE1, TEST_BITS
 from releg.records.names import AUTHORS_STEPS, ESTIMATORS, label_of, longer_folders
 from releg.records.runs import Entry, read_missing, read_runs
 from releg.report.numbers import count, nats, one_decimal, plus_minus, signed
-from releg.report.page import Column, as_csv, markdown, write_page
+from releg.report.page import Column, markdown, write_page
 from releg.report.settings import settings
 
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ BITS_COLUMNS: list[Column[Row]] = [
 
 
 def write_table1(results: Path) -> str:
-    """Write table1.md, .csv and .json; return the Markdown.
+    """Write table1.md and .json; return the Markdown.
 
     The published table also has the rows of longer budgets, except in table1.json: each folder has its own.
     """
@@ -65,7 +65,6 @@ def write_table1(results: Path) -> str:
     caption = CAPTION.format(data=" and ".join(dict.fromkeys(run.data for run in runs)) or "MNIST")
     missing = "\n".join(f"- {name}: {reason}" for name, reason in read_missing(results).items())
     path = write_json(results / TABLE1, rows, indent=2)
-    write_atomically(path.with_suffix(".csv"), as_csv([*rows, *longer]))
     return write_page(
         path.with_suffix(".md"),
         *(caption, markdown(COLUMNS, rows), missing and f"{MISSING}\n\n{missing}", _gap_table(rows)),

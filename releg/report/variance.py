@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from releg.records.file_names import FIGURE1_VARIANCES, VARIANCE_PAGE
+from releg.records.file_names import FIGURE1_VARIANCES
 from releg.records.names import ESTIMATORS, FIGURE1_ARCHITECTURE, label_of
 from releg.records.runs import Entry, read_runs
 from releg.report.curves import Variance, measured_at_the_end, measurement_file, read_measured, variances_of
@@ -26,13 +26,7 @@ standard error over images; that of a ratio assumes independent errors. The pape
   caption of the paper's Figure 1, with its 50 million samples.
 - *Within*: the variance of the samples of one image, averaged over images.
 - *Exact*: LR's within-image variance with each unit's own noise integrated out. It still averages over the samples of
-  the other units.
-
-Sampled and exact values have the same expectation, but they part once units saturate. A unit with a mean m close to 0
-is on in a fraction m of the samples, and there its LR estimate is 1/m times the signal. So most of the variance comes
-from events that nearly every set of samples misses: the sampled value is usually far too low, its standard error, too,
-and both rise as samples are added. CRN has no such events: it averages over both states of the unit. The noise of
-training is float32, a multiple of 2⁻²⁴: there, a unit that should be on in one of 10¹⁵ samples is on in one of 10⁷.
+  the other units. `results/README.md` says why it differs from the sampled one.
 """
 OF_EACH_SEED = "## LR / CRN at the weights of each seed: sampled total, after {step:,} steps, {images:,} images"
 AT_THE_END = "## After {step:,} steps, on {images:,} images"
@@ -124,14 +118,14 @@ def write_variance(results: Path) -> str:
     points = measured_variances(results)
     shared = at_shared_weights(points)
     if not shared:
-        remove(results / VARIANCE_PAGE)
+        remove(results / "variance.md")
         return ""
     known, owner = tables(shared), shared[0]
     last = largest(known)
     run = f"{label_of(owner.trained_with)}, seed {owner.seed}"
     samples = distinct(count(point.samples_per_image) for point in shared)
     return write_page(
-        results / VARIANCE_PAGE,
+        results / "variance.md",
         INTRODUCTION.format(net=FIGURE1_ARCHITECTURE, run=run, samples=samples),
         *(AT_THE_END.format(step=last.step, images=last.images), _by_layer(known[last])),
         *("## During training: LR / CRN, sampled total", _ratios(STEPS, known, "total", "total")),

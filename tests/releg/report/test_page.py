@@ -3,7 +3,7 @@
 import pytest
 
 from releg.report.numbers import plain, power_of_ten, short_count, with_error
-from releg.report.page import Column, as_csv, made_by, markdown
+from releg.report.page import Column, made_by, markdown
 from tests.releg.report.synthetic import PROVENANCE
 
 ROWS = [("CRN", -0.5), ("LR", None)]
@@ -16,12 +16,6 @@ COLUMNS: list[Column[tuple[str, float | None]]] = [
 def test_a_table_in_markdown_aligns_numbers_to_the_right_and_leaves_unknown_cells_empty() -> None:
     assert markdown(COLUMNS, ROWS) == "| estimator | ours ± sd |\n| --- | ---: |\n| CRN | -0.50 |\n| LR |  |"
     assert markdown(COLUMNS, []) == ""
-
-
-def test_a_table_in_csv_has_the_numbers_of_its_rows() -> None:
-    rows = [{"steps": 10_000, "seeds": [0, 1], "paper": None}]
-    assert as_csv(rows) == "steps,seeds,paper\n10000,0 1,\n"
-    assert as_csv([]) == ""
 
 
 def test_what_made_the_numbers_is_said_once() -> None:

@@ -58,7 +58,6 @@ def test_the_published_table_also_shows_the_cells_that_were_trained_for_longer(t
     write_table1(write_results(tmp_path / "converged", [entry("200-200", "lr", 0, 98.5, 1_000_000)]))
     text = write_table1(tmp_path)
     assert "| 200-200 | LR | 98.50 | 98.86 | -0.36 | 96.50 | 10 | 1,000,000 |" in text.split("## Trained for longer")[1]
-    assert (tmp_path / "table1.csv").read_text().count("1000000") > 0
     assert (tmp_path / "table1.json").read_text() == alone  # releg verify takes its rows for those of this folder
 
 
