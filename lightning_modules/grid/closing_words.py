@@ -23,7 +23,7 @@ def closing_words(results: Path, budget: str) -> str:
     columns: list[Column[Row]] = [
         Column("SBN", lambda row: str(row["architecture"]), is_text=True),
         Column("estimator", lambda row: label_of(row["estimator"]), is_text=True),
-        Column("test NLL", _bound),
+        Column("negative test elbo", _bound),
         Column(f"published, {compared}", lambda row: _bound(published.get(_cell(row)))),
         Column("paper", lambda row: None if row["paper"] is None else nats(row["paper"])),
         Column("steps", lambda row: count(row["steps"])),

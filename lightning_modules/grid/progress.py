@@ -71,7 +71,7 @@ class GridProgress:
             return
         result = read_result(ended.status.folder) or {}
         self.tell(
-            f"{self._count} of {len(self._left)}: {run}: test NLL {-result['test/elbo']:.2f} after "
+            f"{self._count} of {len(self._left)}: {run}: negative test elbo {-result['test/elbo']:.2f} after "
             f"{result['steps']:,} steps (best at {result['best_step']:,}), {ended.seconds / 60:.1f} min"
         )
 

@@ -31,9 +31,9 @@ from releg.report.variance import (
 
 BOUNDS = """# Figure 1
 
-![validation bound and gradient variance against training steps](figure1.png)
+![validation elbo and gradient variance against training steps](figure1.png)
 
-**Figure 1** of SBN({net}). (a) The bound on the validation images, higher is better: the mean over seeds ({seeds}); the
+**Figure 1** of SBN({net}). (a) The elbo on the validation images, higher is better: the mean over seeds ({seeds}); the
 band reaches from the lowest seed to the highest. Also as `figure1.pdf`.
 """
 VARIANCES = """(b) The variance of the gradient w.r.t. the means of the units of each layer, from {samples} samples for
@@ -42,9 +42,9 @@ each of {images} training images; layer 1 is next to x. Both estimators are meas
 """
 MORE = """## Beyond the paper
 
-![validation bound against minutes, variance by layer on more images](figure1_more.png)
+![validation elbo against minutes, variance by layer on more images](figure1_more.png)
 
-(a) The bound against each run's training clock, which is slower if the machine had other work.
+(a) The elbo against each run's training clock, which is slower if the machine had other work.
 """
 MORE_VARIANCES = """(b) The variance of each layer after {step} steps on {images} images, with standard errors.
 """
@@ -118,7 +118,7 @@ def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> No
         panel.plot(along, [statistics.fmean(each) for each in values], color=known.colour, linewidth=1.2, **look)
         panel.fill_between(along, list(map(min, values)), list(map(max, values)), color=known.colour, alpha=0.2, lw=0)
     _leave_out_the_first_steps(panel, bounds)
-    panel.set(xlabel="training steps", ylabel="validation bound (nats)")
+    panel.set(xlabel="training steps", ylabel="validation elbo (nats)")
     panel.set_xlim(left=0)
     panel.xaxis.set_major_locator(MaxNLocator(5))
     if against_time:

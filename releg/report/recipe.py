@@ -19,8 +19,8 @@ Trial = dict[str, Any]
 
 CAPTION = f"""# Trials of the learning rate
 
-Runs with RMSprop and batches of 100, seed 0; bound: negative bound on the validation images of the best validation,
-in nats (lower is better). No test bound is compared. `python -m lightning_modules.studies.recipe` makes the trials,
+Runs with RMSprop and batches of 100, seed 0; negative elbo on the validation images, the lowest of a run, in nats (lower
+is better). Nothing is compared on the test images. `python -m lightning_modules.studies.recipe` makes the trials,
 in `{TRIALS}`; runs of the published table with seed 0 stand beside them, marked with †. Training bits are redrawn at
 every access, or drawn once. A unit is in use if its probability varies over 2,000 validation images, with a standard
 deviation above 0.02; layers from x upwards.
@@ -34,7 +34,7 @@ COLUMNS: list[Column[Trial]] = [
     Column("schedule", lambda trial: trial["shape"].replace("_", " "), is_text=True),
     Column("peak rate", lambda trial: f"{trial['rate']:g}"),
     Column("warm-up", lambda trial: count(trial["warmup"])),
-    Column("bound", lambda trial: nats(-trial["val/elbo"]) + "†" * trial.get("published", False)),
+    Column("negative elbo", lambda trial: nats(-trial["val/elbo"]) + "†" * trial.get("published", False)),
     Column("best step", lambda trial: count(trial["best_step"])),
     Column("units in use", lambda trial: ", ".join(map(str, trial.get("units_in_use", [])))),
 ]

@@ -100,7 +100,7 @@ def test_it_ends_with_its_table_beside_the_papers_and_the_published_one_and_noth
     launched(monkeypatch, finish_all)
     assert reproduce(grid_of(results, "--only", "200-200,crn")) == 0
     head, _, row, *pages = capsys.readouterr().out.splitlines()
-    assert head == "| SBN | estimator | test NLL | published, standard | paper | steps | minutes |"
+    assert head == "| SBN | estimator | negative test elbo | published, standard | paper | steps | minutes |"
     published = json.loads((RESULTS / TABLE1).read_text())
     (bound,) = (each for each in published if (each["architecture"], each["estimator"]) == ("200-200", "crn"))
     assert row.startswith(f"| 200-200 | CRN | 100.00 | {bound['test_nll_mean']:.2f} ")

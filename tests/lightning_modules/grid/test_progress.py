@@ -35,7 +35,10 @@ def test_the_bar_counts_predicted_work(tmp_path: Path) -> None:
     two[0].folder.mkdir()
     write_result(two[0].folder, RESULT)
     progress.update([], [Ended(two[0], 40.0, "")])
-    assert "1 of 2: SBN(200-200) lr seed 0: test NLL 100.00 after 5 steps (best at 5), 0.7 min\n" in out.getvalue()
+    assert (
+        "1 of 2: SBN(200-200) lr seed 0: negative test elbo 100.00 after 5 steps (best at 5), 0.7 min\n"
+        in out.getvalue()
+    )
     two[1].folder.mkdir()
     write_progress(two[1].folder / PROGRESS, Progress(50, -130.0))
     progress.update([Job(two[1])], [])

@@ -18,7 +18,9 @@ def test_the_page_has_mean_and_deviation_over_seeds_beside_the_paper(tmp_path: P
     runs = [BOTH[0], SLOWER, BOTH[2]]
     text = write_table1(write_results(tmp_path, runs, {"SBN(200-200) crn seed 1": "not trained yet"}))
     caption, table, missing, *_ = text.split("\n\n")
-    assert caption.startswith("**Table 1.** Variational bound of the negative log-likelihood on the MNIST test images")
+    assert caption.startswith(
+        "**Table 1.** Negative elbo, a bound of the negative log-likelihood, on the MNIST test images"
+    )
     assert table.splitlines()[2:] == [
         "| 200-200 | LR | 113.00 ± 1.41 | 98.86 | +14.14 | 111.00 ± 1.41 | 10 | 10,000 | 9,500 to 10,000 | 1.5 | 2 |",
         "| 200-200 | CRN | 108.50 | 98.28 | +10.22 | 106.50 | 10 | 10,000 | 10,000 | 1.5 | 1 |",
