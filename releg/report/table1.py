@@ -20,8 +20,8 @@ Row = dict[str, Any]
 Paper = dict[str, dict[str, float]]
 
 CAPTION = (
-    "**Table 1.** Negative elbo, a bound of the negative log-likelihood, on the {data} test images, in nats per image (lower "
-    "is better). Mean ± standard deviation over seeds. Minutes: the training steps of the fastest seed, without "
+    "**Table 1.** Negative elbo, a bound of the negative log-likelihood, on the {data} test images, in nats per image "
+    "(lower is better). Mean ± standard deviation over seeds. Minutes: the training steps of the fastest seed, without "
     f"validation and measurements; other work on the machine adds to them. The authors' later code trains "
     f"{AUTHORS_STEPS:,} steps."
 )
