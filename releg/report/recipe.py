@@ -20,10 +20,10 @@ Trial = dict[str, Any]
 CAPTION = f"""# Trials of the learning rate
 
 Runs with RMSprop and batches of 100, seed 0; negative elbo on the validation images, the lowest of a run, in nats
-(lower is better). Nothing is compared on the test images. `python -m lightning_modules.studies.recipe` makes the trials,
-in `{TRIALS}`; runs of the published table with seed 0 stand beside them, marked with †. Training bits are redrawn at
-every access, or drawn once. A unit is in use if its probability varies over 2,000 validation images, with a standard
-deviation above 0.02; layers from x upwards.
+(lower is better). Nothing is compared on the test images. `python -m lightning_modules.studies.recipe` makes the
+trials, in `{TRIALS}`; runs of the published table with seed 0 stand beside them, marked with †. Training bits are
+redrawn at every access, or drawn once. A unit is in use if its probability varies over 2,000 validation images, with a
+standard deviation above 0.02; layers from x upwards.
 
 {SCHEDULES}"""
 COLUMNS: list[Column[Trial]] = [
