@@ -117,6 +117,7 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
     )
     for name in [*installed.split(), *tried.split()]:
         (tmp_path / f"{name}.py").write_text(MODULE)
+    (tmp_path / "base").mkdir()  # base.yaml is given below: no module of that folder
     given = [*TINY, *SHORT, "--model.estimator", "LikelihoodRatio", "--results_dir", "r"]
     done = subprocess.run(
         releg_command("fit", *given), cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False

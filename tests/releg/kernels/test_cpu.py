@@ -15,6 +15,7 @@ import numba
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.kernels import cpu
@@ -304,6 +305,14 @@ def test_a_view_that_negates_a_weight_is_read_as_what_it_stands_for() -> None:
         linear.weight = torch.nn.Parameter(torch._neg_view(-linear.weight.detach()), requires_grad=False)
         assert linear.weight.is_neg()
     assert error(cpu.flip_differences(model, path, logits), expected) == 0
+
+
+def test_an_estimate_of_tensors_without_numbers_reads_none() -> None:
+    with FakeTensorMode():
+        model, x = SigmoidBeliefNet(12, [6, 5]), torch.zeros(7, 12)
+        estimator = CommonRandomNumbers("cpu")
+        estimate = estimator.estimate(model, x, estimator.draw_noise(model, x))
+    assert [logits.shape for logits in estimate.logits] == [(7, 6), (7, 5)]
 
 
 def test_torch_finds_nothing_wrong_in_the_operator() -> None:

@@ -154,3 +154,10 @@ def test_a_killed_process_ends_the_measurement_with_a_sentence(tmp_path: Path) -
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert "a process that measures was killed, expected it to finish" in said
+
+
+@pytest.mark.long
+def test_an_error_in_one_of_several_processes_is_that_of_the_measurement(work: Work, tmp_path: Path) -> None:
+    (tmp_path / "parts").touch()  # no folder
+    with pytest.raises(NotADirectoryError, match="parts"):
+        measure_in_parts(work, tmp_path / "parts", 2, lambda images: None)
