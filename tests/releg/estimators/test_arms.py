@@ -11,6 +11,7 @@ from releg.estimators.disarm import DisArm
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
 from releg.sbn import SigmoidBeliefNet
+from tests.releg.estimators.drawn import drawn, gradients
 from tests.releg.estimators.patterns import pattern_probabilities
 from tests.releg.helpers import largest_z, random_model, random_x
 
@@ -110,16 +111,13 @@ def test_the_test_has_power_wrong_constants_are_detected(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("shared_noise", [False, True])
 def test_with_two_paths_it_is_disarm(shared_noise: bool) -> None:
-    model, x = random_model(6, [4, 3, 2], 1.5, seed=4), random_x(50, 6, seed=4)
-    noise = Arms(2, shared_noise).draw_noise(model, x, torch.Generator().manual_seed(4))
+    model, x, noise = drawn(Arms(2, shared_noise), [4, 3, 2])
     # behind the path's noise stands, layer by layer, the second sample's own, which K = 2 leaves no use for, and the
     # noise below it, if any
     used = noise[:3] if shared_noise else [*noise[:3], noise[4], noise[5], noise[7]]
-    one, other = Arms(2, shared_noise)(model, x, noise), DisArm(shared_noise)(model, x, used)
-    assert one.logit_grads is not None
-    assert other.logit_grads is not None
-    for left, right in zip(one.logit_grads, other.logit_grads, strict=True):
-        torch.testing.assert_close(left, right)
+    torch.testing.assert_close(
+        gradients(Arms(2, shared_noise), model, x, noise), gradients(DisArm(shared_noise), model, x, used)
+    )
 
 
 class Independent(Arms):
@@ -134,21 +132,17 @@ class Independent(Arms):
 
 @pytest.mark.parametrize("paths", [2, 4])
 def test_with_independent_samples_of_one_layer_it_is_rloo(paths: int) -> None:
-    model, x = random_model(6, [5], 1.5, seed=4), random_x(40, 6, seed=4)
-    noise = model.draw_noise(x.repeat_interleave(paths, dim=0), torch.Generator().manual_seed(4))
-    rloo = LeaveOneOut(paths)(model, x, noise).logit_grads
-    assert rloo is not None
+    model, x, noise = drawn(LeaveOneOut(paths), [5], rows=40)
+    (rloo,) = gradients(LeaveOneOut(paths), model, x, noise)
     by_path = list(noise[0].unflatten(0, (-1, paths)).unbind(1))
-    mine = Independent(paths)(model, x, by_path).logit_grads
-    assert mine is not None
-    torch.testing.assert_close(mine[0], rloo[0].unflatten(0, (-1, paths)).mean(1))
+    (mine,) = gradients(Independent(paths), model, x, by_path)
+    torch.testing.assert_close(mine, rloo.unflatten(0, (-1, paths)).mean(1))
 
 
 def test_four_antithetic_samples_vary_less_than_four_independent_ones() -> None:
     model, x = random_model(8, [6], 0.5, seed=6), random_x(1, 8, seed=6).expand(20_000, -1)
     sizes = []
     for estimator in (Arms(4), Independent(4)):
-        found = estimator(model, x, estimator.draw_noise(model, x, torch.Generator().manual_seed(1))).logit_grads
-        assert found is not None
-        sizes.append(float(found[0].var(0).sum()))
+        (found,) = gradients(estimator, model, x, estimator.draw_noise(model, x, torch.Generator().manual_seed(1)))
+        sizes.append(float(found.var(0).sum()))
     assert sizes[0] < 0.95 * sizes[1], sizes

@@ -1,6 +1,7 @@
 """What every estimator owes its callers, and what it refuses."""
 
 import copy
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,16 @@ from torch import Tensor
 
 from releg.baselines import Baseline, InputDependent, RunningAverage
 from releg.estimators.base import Estimator
+from releg.estimators.gumbel_softmax import GumbelSoftmax
+from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
+from releg.estimators.local_disarm import LocalDisArm
+from releg.estimators.pruned import Pruned
+from releg.estimators.rebar import Rebar
+from releg.estimators.reinmax import ReinMax
+from releg.estimators.relax import Relax
+from releg.estimators.rodeo import Rodeo
+from releg.estimators.vimco import Vimco
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import random_model, random_x
@@ -159,9 +169,6 @@ def with_noise(change: Callable[[list[Tensor]], list[Tensor]]) -> Callable[[Sigm
         ),
         (lambda model, x: LikelihoodRatio()(model, x / 2, model.draw_noise(x)), "x has values other than 0 and 1"),
         (narrow, "the baseline net of layer 1 takes 3 inputs, expected 4"),
-        (lambda model, x: RunningAverage(decay=1.0), "decay is 1.0, expected a number in [0, 1)"),
-        (lambda model, x: InputDependent(hidden=0), "hidden is 0, expected at least 1"),
-        (lambda model, x: LikelihoodRatio(samples=0), "samples is 0, expected at least 1"),
         (
             lambda model, x: LikelihoodRatio([InputDependent()])(model, x, model.draw_noise(x)),
             "the baseline has no net for layer 0",
@@ -175,6 +182,32 @@ def test_bad_input_is_refused_with_expected_got_and_fix(
         call(random_model(5, [3, 2]), random_x(4, 5))
     assert message in str(error.value)
     assert ";" in str(error.value)  # what to do about it
+
+
+SETTINGS: list[tuple[Callable[[], object], str]] = [
+    (lambda: RunningAverage(decay=1.0), "decay is 1.0, expected a number in [0, 1)"),
+    (lambda: InputDependent(hidden=0), "hidden is 0, expected at least 1"),
+    (lambda: LikelihoodRatio(samples=0), "samples is 0, expected at least 1"),
+    (lambda: LeaveOneOut(samples=1), "samples is 1, expected at least 2; a path is compared with the others"),
+    (lambda: Vimco(samples=0), "samples is 0, expected at least 2; a path is compared with the others"),
+    (lambda: LocalDisArm(samples=1), "samples is 1, expected at least 2; with one path the bound is the elbo"),
+    (lambda: Rodeo(samples=1), "samples is 1, expected at least 2"),
+    (lambda: Rodeo(hidden=0), "hidden is 0, expected at least 1"),
+    (lambda: Relax(hidden=0), "hidden is 0, expected at least 1"),
+    (lambda: Rebar(temperature=-1.0), "temperature is -1.0, expected a positive number"),
+    (lambda: GumbelSoftmax(temperature=0.0), "temperature is 0.0, expected a positive number"),
+    (lambda: GumbelSoftmax(rao=-1), "rao is -1, expected 0 or more"),
+    (lambda: ReinMax(temperature=0.0), "temperature is 0.0, expected a positive number"),
+    (lambda: ReinMax(draws=-1), "draws is -1, expected 0 or more"),
+    (lambda: ReinMax(control=1.0), "control is 1.0 with draws = 0, expected draws of at least 1"),
+    (lambda: Pruned(flips=0), "flips is 0, expected at least 1"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), SETTINGS)
+def test_impossible_settings_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
 
 
 @every_estimator

@@ -68,18 +68,14 @@ def test_rloo_with_two_paths_has_its_closed_form() -> None:
 
 def test_double_control_without_its_second_control_is_rloo() -> None:
     model, x, noise = drawn(DoubleControl(), LAYERS)
-    for left, right in zip(
-        gradients(DoubleControl(), model, x, noise), gradients(LeaveOneOut(), model, x, noise), strict=True
-    ):
-        torch.testing.assert_close(left, right)
+    torch.testing.assert_close(gradients(DoubleControl(), model, x, noise), gradients(LeaveOneOut(), model, x, noise))
 
 
 @pytest.mark.parametrize("make", [lambda: Relax(hidden=3, scale=0.0), lambda: Rebar(scale=0.0)])
 def test_a_zero_control_variate_leaves_the_likelihood_ratio(make: Callable[[], Estimator]) -> None:
     model, x, noise = drawn(make(), LAYERS)
     plain = gradients(LikelihoodRatio(), model, x, noise[: len(LAYERS)])
-    for left, right in zip(gradients(make(), model, x, noise), plain, strict=True):
-        torch.testing.assert_close(left, right)
+    torch.testing.assert_close(gradients(make(), model, x, noise), plain)
 
 
 @pytest.mark.parametrize("shared_noise", [False, True])
@@ -167,18 +163,3 @@ def test_learned_parts_lessen_the_variance() -> None:
             means = [g.unflatten(0, (-1, estimator.samples)).mean(1) for g in found]
             sizes.append(sum(float(g.square().sum()) for g in means))
         assert sizes[1] < 0.97 * sizes[0], (make, sizes)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: LeaveOneOut(samples=1), "samples is 1, expected at least 2; a path is compared with the others"),
-        (lambda: Vimco(samples=0), "samples is 0, expected at least 2; a path is compared with the others"),
-        (lambda: GumbelSoftmax(temperature=0.0), "temperature is 0.0, expected a positive number"),
-        (lambda: Rebar(temperature=-1.0), "temperature is -1.0, expected a positive number"),
-        (lambda: Relax(hidden=0), "hidden is 0, expected at least 1"),
-    ],
-)
-def test_impossible_settings_are_refused(make: Callable[[], Estimator], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

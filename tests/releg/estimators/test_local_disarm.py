@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from releg.estimators import local_disarm
-from releg.estimators.local_disarm import LocalDisArm
 from releg.estimators.parts.multi_sample import bound_changes
 from releg.estimators.parts.simulation import Simulation
 from tests.releg.estimators.test_unbiased import expectation
@@ -28,8 +27,3 @@ def test_the_test_has_power_a_wrong_constant_and_a_missing_weight_are_detected(
     scoreless = property(lambda simulation: [torch.zeros_like(z) for z in simulation.path.z])
     monkeypatch.setattr(Simulation, "scores", scoreless)
     assert error() > 0.001
-
-
-def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="samples is 1, expected at least 2; with one path the bound is the elbo"):
-        LocalDisArm(samples=1)
