@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from torch._compile import _disable_dynamo
 
@@ -12,5 +12,4 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def uncompiled(function: Function) -> Function:
     """As torch.compiler.disable, which would load the compiler, for seconds, whenever releg is imported."""
-    marked: Function = _disable_dynamo(function)
-    return marked
+    return cast("Function", _disable_dynamo(function))
