@@ -37,7 +37,7 @@ def test_one_command_ends_with_table_and_figure(undisturbed: tuple[Path, str, st
     assert "| 32-64-128-256 | CRN | " in out
     assert out.endswith(f"Table 1: {results / 'table1.md'}\nFigure 1: {results / 'figure1.png'}\n")
     assert "about" in err
-    assert "on this machine" in err
+    assert "at this machine's pace" in err
 
 
 def test_both_estimators_are_measured_at_the_weights_of_the_lr_run(undisturbed: tuple[Path, str, str]) -> None:

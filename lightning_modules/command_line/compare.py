@@ -44,14 +44,14 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     check_writable(options.output)
     read_estimators(options.estimators)  # a mistake is reported before anything is measured
-    made = without_command(provenance())  # as it starts, not as it ends
+    process = without_command(provenance())  # as it starts, not as it ends
     trained, when = _weights(options)
     amounts = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
     images = trained.data.training_images(options.num_images)
     document = {
         "command": " ".join(["releg compare", *map(_without_home, argv)]),
         "baseline_steps": options.baseline_steps,
-        "provenance": made,
+        "provenance": process,
         "title": f"{trained.model} {when}",
         "weights_sha256": digest(trained.model.state_dict(), {}),
         "own_baselines": trained.estimator is not None,

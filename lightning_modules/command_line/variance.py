@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     others = read_estimators(options.estimators)
     output = _checked(options.output or options.ckpt.with_name(f"grad_variance-{options.ckpt.stem}.csv"))
-    made = without_command(provenance())  # as it starts, not as it ends
+    process = without_command(provenance())  # as it starts, not as it ends
     trained = load_trained(options.ckpt, options.data_dir, options.trust)
     images = trained.data.training_images(options.num_images)
     asked = prepare(others, trained.estimator, trained.model, images, options.baseline_steps, options.seed)
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
     rows = variance_csv(variance_rows(trained.step, results))
     write_atomically(output, f"{text}\n" if output.suffix == ".md" else rows)
     at = {"checkpoint": options.ckpt.name, "weights_sha256": digest(trained.model.state_dict(), {})}
-    write_json(output.with_suffix(".json"), {**at, "jobs": options.jobs, **made})
+    write_json(output.with_suffix(".json"), {**at, "jobs": options.jobs, **process})
     shutil.rmtree(parts, ignore_errors=True)
     print(f"written to {output}; what made it, to {output.with_suffix('.json')}", file=sys.stderr)
     return 0
@@ -90,12 +90,12 @@ def _checked(output: Path) -> Path:
 
 def table(results: Mapping[str, GradientVariances]) -> str:
     """A Markdown table with one row per layer and estimator."""
-    known = [kind for kind in COLUMNS if any(kind in result.layers[0] for result in results.values())]
+    kinds = [kind for kind in COLUMNS if any(kind in result.layers[0] for result in results.values())]
     depth = len(next(iter(results.values())).layers)
     columns: list[Column[tuple[int, str]]] = [
         Column("layer", lambda row: str(row[0] + 1)),
         Column("estimator", lambda row: row[1], is_text=True),
-        *(Column(kind, partial(_cell, results, kind)) for kind in known),
+        *(Column(kind, partial(_cell, results, kind)) for kind in kinds),
     ]
     if REFERENCE in results and len(results) > 1:
         columns.append(Column(f"ratio to {REFERENCE}", partial(_ratio, results)))
@@ -110,7 +110,7 @@ def _cell(results: Mapping[str, GradientVariances], kind: str, row: tuple[int, s
 
 def _ratio(results: Mapping[str, GradientVariances], row: tuple[int, str]) -> str:
     layer, name = row
-    numbers, reference = (results[each].layers[layer] for each in (name, REFERENCE))
+    numbers, reference = (results[which].layers[layer] for which in (name, REFERENCE))
     return "1" if name == REFERENCE else _show(numbers.get("exact_within", numbers["within"]) / reference["within"])
 
 

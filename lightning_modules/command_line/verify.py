@@ -134,8 +134,8 @@ def _rows(folder: Path) -> list[dict[str, str]]:
     return list(json.loads((folder / TABLE1).read_bytes()))
 
 
-def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTable | None) -> Verdict:
-    bound = known.bound if known else None
+def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, tabulated: InTable | None) -> Verdict:
+    bound = tabulated.bound if tabulated else None
     if not cell.path.is_file():
         absent = f"there is no file {cell.path}, expected the weights of this cell of the table; restore it with git"
         return Verdict(cell, absent, "missing", bound, {})
@@ -146,7 +146,7 @@ def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, known: InTa
     except (ValueError, OSError, LookupError, ArithmeticError) as error:
         return Verdict(cell, str(error), "damaged", bound, {})
     in_no_table = "the table has no such cell; delete the file, or restore table and weights with git"
-    problem = _problem(cell, says, *numbers, checksum) or (known.problem(cell, says) if known else in_no_table)
+    problem = _problem(cell, says, *numbers, checksum) or (tabulated.problem(cell, says) if tabulated else in_no_table)
     return Verdict(cell, problem, "differs" if problem else "holds", bound, says, *numbers)
 
 

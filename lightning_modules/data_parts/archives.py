@@ -100,8 +100,8 @@ def _raw(dataset: type[MNIST], data_dir: Path) -> Path:
 
 def _archive(dataset: type[MNIST], data_dir: Path, name: str) -> Path:
     """Where the archive is: in `data_dir`, or else in the repository."""
-    here, there = (_raw(dataset, folder) / f"{name}.gz" for folder in (data_dir, REPOSITORY_DATA))
-    return here if here.exists() or not there.exists() else there
+    own, shipped = (_raw(dataset, folder) / f"{name}.gz" for folder in (data_dir, REPOSITORY_DATA))
+    return own if own.exists() or not shipped.exists() else shipped
 
 
 def _git_has(dataset: type[MNIST]) -> str:

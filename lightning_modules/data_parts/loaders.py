@@ -90,11 +90,11 @@ class TrainLoader(BatchLoader):
 
     def _batch(self, rows: Rows, epoch: int, k: int) -> Tensor:
         """Every rank redraws the whole global batch, so its bits do not depend on the number of ranks."""
-        mine = self._mine(len(rows))
+        part = self._mine(len(rows))
         if self.redrawn:
-            bits = redraw(self.images.take(rows, axis=0), seed_for(self.seed, "pixels", "train", epoch, k))[mine]
+            bits = redraw(self.images.take(rows, axis=0), seed_for(self.seed, "pixels", "train", epoch, k))[part]
             return torch.from_numpy(bits.astype(np.float32))
-        return torch.from_numpy(self.images.take(rows[mine], axis=0).astype(np.float32))
+        return torch.from_numpy(self.images.take(rows[part], axis=0).astype(np.float32))
 
     def _permutation(self, epoch: int) -> Rows:
         if self._order is None or self._order[0] != epoch:

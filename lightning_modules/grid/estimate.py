@@ -67,7 +67,7 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))
     validations = max(1, steps // trainer["val_check_interval"])
     drawn = data.counts.val * validations * module.val_samples + data.counts.test * module.test_samples
-    amounts = [amount for each in _measurements(trainer) for amount in _amounts(each["init_args"], steps)]
+    amounts = [amount for measurement in _measurements(trainer) for amount in _amounts(measurement["init_args"], steps)]
     measured = _seconds_per_measured_sample(module, data, device) if amounts else 0.0
     return Cost(start, step, sample * drawn, steps, tuple((at, count * measured) for at, count in amounts), measured)
 
@@ -104,7 +104,7 @@ def _seconds_per_measured_sample(module: SBNModule, data: BinaryImages, device: 
 
 def _measurements(trainer: dict[str, Any]) -> Iterable[dict[str, Any]]:
     name = f"{GradientVariance.__module__}.{GradientVariance.__name__}"
-    return (each for each in trainer.get("callbacks") or [] if each["class_path"] == name)
+    return (callback for callback in trainer.get("callbacks") or [] if callback["class_path"] == name)
 
 
 def _amounts(settings: dict[str, Any], max_steps: int) -> Iterator[tuple[int, int]]:

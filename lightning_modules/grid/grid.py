@@ -173,7 +173,7 @@ def make(
     costs = _costs(waiting, launcher.threads)
     progress = GridProgress(waiting, costs)
     left = left_together([costs[status.run].total(status.steps_done) for status in waiting if costs], launcher.jobs)
-    time_needed = f"about {duration(left)} {launcher.pace} (estimated from the first steps)" if costs else ""
+    time_needed = f"about {duration(left)} at this machine's pace (estimated from the first steps)" if costs else ""
     at_a_time = f"{launcher.jobs} at a time" if launcher.jobs > 1 else ""
     progress.tell("; ".join(filter(None, [title, launcher.place, at_a_time, time_needed])) + then(costs))
 
@@ -208,11 +208,11 @@ def _costs(waiting: Sequence[RunStatus], threads: int) -> dict[GridRun, Cost]:
     kinds: dict[tuple[str, str], Cost] = {}
     try:
         _, data = build(waiting[0].config)
-        for each in waiting:
-            kind = (each.run.architecture, each.run.estimator)
+        for status in waiting:
+            kind = (status.run.architecture, status.run.estimator)
             if kind not in kinds:
-                kinds[kind] = estimate(each.config, data, SECONDS_TO_LOAD)
+                kinds[kind] = estimate(status.config, data, SECONDS_TO_LOAD)
     except Exception as error:
         print(f"the time needed could not be estimated ({type(error).__name__}: {error})", file=sys.stderr)
         return {}
-    return {each.run: kinds[each.run.architecture, each.run.estimator] for each in waiting}
+    return {status.run: kinds[status.run.architecture, status.run.estimator] for status in waiting}

@@ -95,8 +95,8 @@ def _parser() -> Parser:
 
 
 def _check_launcher(parser: Parser, given: argparse.Namespace) -> None:
-    for name, known in LAUNCHERS.items():
-        for option in known.options:
+    for name, launcher in LAUNCHERS.items():
+        for option in launcher.options:
             if name != given.launcher and getattr(given, option.removeprefix("--").replace("-", "_")) is not None:
                 parser.error(f"{option} is given, expected --launcher {name} with it; add that, or leave {option} out")
     package = LAUNCHERS[given.launcher].package
@@ -130,8 +130,8 @@ def _share(text: str) -> float:
 def _part_of_the_grid(text: str) -> tuple[str, str]:
     architecture, comma, estimator = text.partition(",")
     architecture = architecture.removeprefix("SBN(").removesuffix(")")
-    if architecture not in (known := [*ARCHITECTURE_OVERLAYS, *OTHER_ARCHITECTURES]):
-        raise argparse.ArgumentTypeError(f"got the architecture {architecture}, expected one of {', '.join(known)}")
+    if architecture not in (nets := [*ARCHITECTURE_OVERLAYS, *OTHER_ARCHITECTURES]):
+        raise argparse.ArgumentTypeError(f"got the architecture {architecture}, expected one of {', '.join(nets)}")
     if comma and estimator not in ESTIMATOR_OVERLAYS:
         raise argparse.ArgumentTypeError(
             f"got the estimator {estimator}, expected {' or '.join(ESTIMATOR_OVERLAYS)}; the others are compared by "

@@ -36,9 +36,9 @@ class GridProgress:
 
     def update(self, running: Sequence[Job], ended: Sequence[Ended]) -> None:
         """Show the state of the running jobs and report those that ended; called a few times a second."""
-        for each in ended:
-            self._left[each.status.run] = 0.0
-            self._tell_end(each)
+        for end in ended:
+            self._left[end.status.run] = 0.0
+            self._tell_end(end)
         states = [self._state(job) for job in running]
         self._bar.set_postfix_str(" | ".join(states), refresh=False)
         self._bar.update(self._total - sum(self._left.values()) - self._bar.n)

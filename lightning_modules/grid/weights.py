@@ -57,8 +57,8 @@ def publish(results: Path, entries: Iterable[Entry]) -> list[Cell]:
     best: dict[Cell, Entry] = {}
     for entry in entries:
         cell = cell_at(results, *entry.cell)
-        known = best.get(cell)
-        if (entry.is_here or _has(cell, entry)) and (known is None or _bound(entry) > _bound(known)):
+        so_far = best.get(cell)
+        if (entry.is_here or _has(cell, entry)) and (so_far is None or _bound(entry) > _bound(so_far)):
             best[cell] = entry
     written = {cell: entry for cell, entry in best.items() if not _has(cell, entry)}
     for cell, entry in written.items():

@@ -44,10 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     results.mkdir(parents=True, exist_ok=True)
     with locked(results) as lock:
         recorded = read_runs(results, RACE_RUNS) if (results / RACE_RUNS).is_file() else []
-        known = {entry.estimator for entry in recorded}
-        new = [config for config in shipped_names() if PAPERS.get(config, config) not in known]
-        made = make_missing([race_run(config, results) for config in new], options.jobs, lock)
-        write_runs(results, [*recorded, *map(racer, new, made)], {}, RACE_RUNS)
+        done = {entry.estimator for entry in recorded}
+        new = [config for config in shipped_names() if PAPERS.get(config, config) not in done]
+        finished = make_missing([race_run(config, results) for config in new], options.jobs, lock)
+        write_runs(results, [*recorded, *map(racer, new, finished)], {}, RACE_RUNS)
         write_race(results)
     return 0
 

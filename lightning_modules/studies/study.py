@@ -60,11 +60,11 @@ class Study:
         path = options.results / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.parent) as lock:
-            known = self.recorded(path)
-            new = [planned for planned in self.planned() if tuple(planned) not in known]
+            recorded = self.recorded(path)
+            new = [planned for planned in self.planned() if tuple(planned) not in recorded]
             statuses = make_missing([planned.run(path.parent) for planned in new], options.jobs, lock)
-            made = [planned._asdict() | self.numbers(status) for planned, status in zip(new, statuses, strict=True)]
-            write_json(path, [*known.values(), *made])
+            entries = [planned._asdict() | self.numbers(status) for planned, status in zip(new, statuses, strict=True)]
+            write_json(path, [*recorded.values(), *entries])
             self.write_page(options.results)
         return 0
 

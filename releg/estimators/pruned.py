@@ -68,4 +68,4 @@ class Pruned(Estimator):
                     for layer, each in enumerate(zip(kept, tails, strict=True))
                 ]
         layers = zip(differences, slopes, inclusion, kept, strict=True)
-        return simulation.answer([reweighted(*each) for each in layers], self.samples)
+        return simulation.answer([reweighted(*layer) for layer in layers], self.samples)

@@ -112,8 +112,8 @@ def compare(
         total=_total(found, samples),
         bias2=Figure.of(
             [
-                _distance(mine.mean, theirs.mean) - mine.within / samples - theirs.within / reference_samples
-                for mine, theirs in zip(found, reference, strict=True)
+                _distance(own.mean, average.mean) - own.within / samples - average.within / reference_samples
+                for own, average in zip(found, reference, strict=True)
             ]
         ),
         gradient2=Figure.of([_square(image.mean) - image.within / reference_samples for image in reference]).value,
@@ -204,10 +204,10 @@ def _layer_bias(
     """Averaged over units, like the variances; `samples` are those of estimator and reference."""
     return Figure.of(
         [
-            float((mine.means_by_mean[layer] - theirs.means_by_mean[layer]).double().square().mean())
-            - mine.within_by_mean[layer] / samples[0]
-            - theirs.within_by_mean[layer] / samples[1]
-            for mine, theirs in zip(found, reference, strict=True)
+            float((own.means_by_mean[layer] - average.means_by_mean[layer]).double().square().mean())
+            - own.within_by_mean[layer] / samples[0]
+            - average.within_by_mean[layer] / samples[1]
+            for own, average in zip(found, reference, strict=True)
         ]
     )
 

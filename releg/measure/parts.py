@@ -50,7 +50,9 @@ class Work(NamedTuple):
 
     def digest(self) -> str:
         """Equal only for the same measurement by the same code."""
-        estimators = {name: (plain_settings(each), each.state_dict()) for name, each in self.estimators.items()}
+        estimators = {
+            name: (plain_settings(estimator), estimator.state_dict()) for name, estimator in self.estimators.items()
+        }
         amounts = [self.samples_per_image, self.seed]
         content = [estimators, self.model.state_dict(), self.images, amounts, _code(self.estimators.values())]
         return digest(content)[:16]
@@ -61,7 +63,7 @@ _work: Work | None = None  # of a process that measures parts
 
 def _code(estimators: Iterable[Estimator]) -> bytes:
     """The package's source and that of the estimators, which users may have written."""
-    sources = {Path(source) for each in estimators if (source := inspect.getsourcefile(type(each)))}
+    sources = {Path(source) for estimator in estimators if (source := inspect.getsourcefile(type(estimator)))}
     return b"".join(file.read_bytes() for file in sorted({*PACKAGE.rglob("*.py"), *sources}))
 
 

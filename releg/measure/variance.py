@@ -71,7 +71,7 @@ def collect_moments(
     progress: Progress | None = None,
 ) -> Moments:
     """The moments behind `measure`, for some of the images only; parts can be merged."""
-    collectors = {name: _VarianceMoments(each, min(GROUPS, len(images))) for name, each in estimators.items()}
+    collectors = {name: _VarianceMoments(estimator, min(GROUPS, len(images))) for name, estimator in estimators.items()}
     run([*collectors.values()], model, images, part, samples_per_image, (seed, "variance"), progress)
     kinds = {name: collector.kinds for name, collector in collectors.items()}
     groups = {name: collector.over_images for name, collector in collectors.items()}

@@ -46,7 +46,7 @@ PAPER_DATA = "MNIST"
 def schedule_name(class_path: str) -> str:
     """linear, cosine, ..., or the class name of another schedule; an empty class path means a constant rate."""
     class_name = class_path.rsplit(".", 1)[-1]
-    return next((name for name, known in SCHEDULES.items() if known == class_name), class_name)
+    return next((name for name, shipped in SCHEDULES.items() if shipped == class_name), class_name)
 
 
 def label_of(estimator: str, label: str = "", unbiased: bool = True, objective: str = "elbo") -> str:

@@ -102,8 +102,8 @@ class Entry:
 
 def commit(process: Mapping[str, Any]) -> str:
     """The commit of an entry of provenance."""
-    known = process.get("commit") or "unknown"
-    return f"{known} with uncommitted changes" if process.get("uncommitted_changes") else str(known)
+    name = process.get("commit") or "unknown"
+    return f"{name} with uncommitted changes" if process.get("uncommitted_changes") else str(name)
 
 
 def commits(provenance: Iterable[Mapping[str, Any]]) -> str:

@@ -76,13 +76,13 @@ def _parts(document: dict[str, Any], rows: list[Row]) -> list[str]:
         fastest=min(times),
         slowest=max(times),
     )
-    made = MADE.format(
+    origin = MADE.format(
         command=document["command"],
         minutes=sum(row["seconds"] for row in rows) / 60,
         steps=count(document["baseline_steps"]),
         own="yes" if document["own_baselines"] else "no",
     )
-    return [caption, markdown(_columns(rows), rows), FIGURE, made, made_by([document["provenance"]])]
+    return [caption, markdown(_columns(rows), rows), FIGURE, origin, made_by([document["provenance"]])]
 
 
 def on_one_clock(rows: list[Row]) -> list[Row]:

@@ -64,8 +64,8 @@ class Racer(NamedTuple):
     def minutes_to(self, target: float) -> float | None:
         """The mean time until the validation bound is this low; None unless every seed gets there."""
         times = [seconds_to(curve, -target) for curve in self.curves]
-        known = [time for time in times if time is not None]
-        return statistics.fmean(known) / 60 if len(known) == len(times) else None
+        reached = [time for time in times if time is not None]
+        return statistics.fmean(reached) / 60 if len(reached) == len(times) else None
 
     def mean(self, name: str) -> str:
         """The mean over seeds of a bound at the end of training, negative, as a text."""

@@ -78,7 +78,7 @@ def read_paper(results: Path) -> Paper:
     path = results / PAPER
     with readable(path, "the paper's Table 1", "restore it with git"):
         numbers = json.loads(path.read_bytes())["test_nll"]
-        return {name: {key: float(value) for key, value in each.items()} for name, each in numbers.items()}
+        return {name: {key: float(value) for key, value in of_net.items()} for name, of_net in numbers.items()}
 
 
 def table_rows(runs: Sequence[Entry], paper: Paper) -> list[Row]:
@@ -131,8 +131,10 @@ def longer_rows(results: Path) -> list[Row]:
 
 def gaps(rows: Sequence[Row], kind: str) -> dict[str, float]:
     """LR minus CRN by net, where both are known."""
-    known = {(row["architecture"], row["estimator"]): float(row[kind]) for row in rows if row[kind] is not None}
-    return {net: lr - known[net, "crn"] for (net, name), lr in known.items() if name == "lr" and (net, "crn") in known}
+    bounds = {(row["architecture"], row["estimator"]): float(row[kind]) for row in rows if row[kind] is not None}
+    return {
+        net: lr - bounds[net, "crn"] for (net, name), lr in bounds.items() if name == "lr" and (net, "crn") in bounds
+    }
 
 
 def _gap_table(rows: list[Row]) -> str:

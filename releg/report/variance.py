@@ -120,16 +120,16 @@ def write_variance(results: Path) -> str:
     if not shared:
         remove(results / "variance.md")
         return ""
-    known, owner = tables(shared), shared[0]
-    last = largest(known)
+    measurements, owner = tables(shared), shared[0]
+    last = largest(measurements)
     run = f"{label_of(owner.trained_with)}, seed {owner.seed}"
     samples = distinct(count(point.samples_per_image) for point in shared)
     return write_page(
         results / "variance.md",
         INTRODUCTION.format(net=FIGURE1_ARCHITECTURE, run=run, samples=samples),
-        *(AT_THE_END.format(step=last.step, images=last.images), _by_layer(known[last])),
-        *("## During training: LR / CRN, sampled total", _ratios(STEPS, known, "total", "total")),
-        *("## During training: LR / CRN, exact within", _ratios(STEPS, known, "exact_within", "within")),
+        *(AT_THE_END.format(step=last.step, images=last.images), _by_layer(measurements[last])),
+        *("## During training: LR / CRN, sampled total", _ratios(STEPS, measurements, "total", "total")),
+        *("## During training: LR / CRN, exact within", _ratios(STEPS, measurements, "exact_within", "within")),
         *_of_each_seed([point for point in points if point.trained_with == owner.trained_with]),
         settings(figure1_runs(results)),
         *_how_measured(results, owner.trained_with),
@@ -138,8 +138,8 @@ def write_variance(results: Path) -> str:
 
 def _how_measured(results: Path, trained_with: str) -> list[str]:
     """What made the measurement at the end of a run of Figure 1's net, if there is one."""
-    made = read_measured(measurement_file(results, trained_with))
-    return [MEASURED, made_by([made])] if made else []
+    measured = read_measured(measurement_file(results, trained_with))
+    return [MEASURED, made_by([measured])] if measured else []
 
 
 def _by_layer(table: Table) -> str:
@@ -163,24 +163,24 @@ def _by_layer(table: Table) -> str:
     return markdown(columns, sorted({layer for _, _, layer in table}))
 
 
-def _ratios(first: Sequence[Column[Row]], known: Mapping[Row, Table], of_lr: str, of_crn: str) -> str:
+def _ratios(first: Sequence[Column[Row]], variances: Mapping[Row, Table], of_lr: str, of_crn: str) -> str:
     """LR / CRN of each layer, in a row per table."""
 
     def column(layer: int) -> Column[Row]:
-        return Column(f"layer {layer}", lambda row: str(lr_to_crn(known[row], layer, of_lr, of_crn)))
+        return Column(f"layer {layer}", lambda row: str(lr_to_crn(variances[row], layer, of_lr, of_crn)))
 
-    layers = sorted({layer for table in known.values() for _, _, layer in table})
-    return markdown([*first, *map(column, layers)], list(known))
+    layers = sorted({layer for table in variances.values() for _, _, layer in table})
+    return markdown([*first, *map(column, layers)], list(variances))
 
 
 def _of_each_seed(points: Sequence[Variance]) -> list[str]:
     """The ratios at the weights of each seed, after the last step at which all were measured; nothing if it is one."""
     seeds = sorted({point.seed for point in points})
-    known = {seed: tables([point for point in points if point.seed == seed]) for seed in seeds}
-    shared = set.intersection(*(set(of_seed) for of_seed in known.values()))
+    by_seed = {seed: tables([point for point in points if point.seed == seed]) for seed in seeds}
+    shared = set.intersection(*(set(of_seed) for of_seed in by_seed.values()))
     if len(seeds) == 1 or not shared:
         return []
     at = max(shared)
     column: Column[int] = Column("seed", str)
-    ratios = _ratios([column], {seed: known[seed][at] for seed in seeds}, "total", "total")
+    ratios = _ratios([column], {seed: by_seed[seed][at] for seed in seeds}, "total", "total")
     return [OF_EACH_SEED.format(step=at.step, images=at.images), ratios]

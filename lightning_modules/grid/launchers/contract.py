@@ -55,7 +55,6 @@ class Launcher(ABC):
     jobs: int  # runs at a time
     threads: int  # of each run
     place: ClassVar[str] = ""  # where the runs are made, if not on this machine
-    pace: ClassVar[str]  # what the time estimate holds for
 
     @abstractmethod
     def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:

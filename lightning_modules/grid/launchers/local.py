@@ -62,7 +62,6 @@ class LocalLauncher(Launcher):
     """Makes each run in a process of its own."""
 
     keep_open: int  # a file descriptor that the processes inherit: a lock on it is held until the last one is gone
-    pace = "on this machine"
 
     def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
         """Make all runs."""

@@ -35,7 +35,7 @@ def connected(address: str | None) -> Iterator[None]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone
     import ray
 
-    here: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
+    own_cluster: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
     terminate = signal.getsignal(signal.SIGTERM)
     try:
         _knock(address or os.environ.get("RAY_ADDRESS") or "")
@@ -44,7 +44,7 @@ def connected(address: str | None) -> Iterator[None]:
             log_to_driver=False,
             logging_level=logging.ERROR,
             runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
-            **here,
+            **own_cluster,
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise ConnectionError(
@@ -95,7 +95,6 @@ class RayLauncher(Launcher):
 
     gpus_per_run: float  # the share of a GPU that each run takes; of CPUs it takes as many as it has threads
     place = "on a Ray cluster"
-    pace = "at this machine's pace"
 
     def run_all(self, waiting: Sequence[RunStatus], on_update: OnUpdate) -> None:
         """Make all runs."""
@@ -111,12 +110,12 @@ class RayLauncher(Launcher):
             started: set[Any] = set()
             while jobs:
                 done, _ = ray.wait(list(jobs), num_returns=len(jobs), timeout=process.SECONDS_BETWEEN_CHECKS)
-                ended = [_end(each, jobs.pop(each)) for each in done]
-                for each in jobs.keys() - started:
-                    if jobs[each].progress() is not None:
-                        started.add(each)
-                        jobs[each].started = time.monotonic()
-                on_update([job for each, job in jobs.items() if each in started], ended)
+                ended = [_end(reference, jobs.pop(reference)) for reference in done]
+                for reference in jobs.keys() - started:
+                    if jobs[reference].progress() is not None:
+                        started.add(reference)
+                        jobs[reference].started = time.monotonic()
+                on_update([job for reference, job in jobs.items() if reference in started], ended)
         finally:
             _cancel(list(jobs))
 

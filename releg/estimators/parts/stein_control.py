@@ -50,12 +50,12 @@ class SteinControl(nn.Module):
         # mean over the others of g_j (z - z_j), at z and after each change of z
         at = (slope * z).flatten(1).sum(1) - mean_of_others((slopes * z).flatten(1).sum(1), samples)
         along = along_changes(slope, z)
-        known, one_each = mean_of_others(f, samples), (-1, *[1] * (z.dim() - 1))
-        here, changed = evaluate(self.first, self.last, self.LEAK, at, known, along.flatten(1))
+        mean_f, one_each = mean_of_others(f, samples), (-1, *[1] * (z.dim() - 1))
+        unchanged, changed = evaluate(self.first, self.last, self.LEAK, at, mean_f, along.flatten(1))
         changed = changed.view(*along.shape, 2)
-        corrected = f + self.alpha * stein(logits, z, here[..., 0], changed[..., 0])
+        corrected = f + self.alpha * stein(logits, z, unchanged[..., 0], changed[..., 0])
         left = (f - mean_of_others(corrected, samples)).view(one_each) * score
-        return left + self.beta * stein_of_score(logits, z, score, here[..., 1], changed[..., 1])
+        return left + self.beta * stein_of_score(logits, z, score, unchanged[..., 1], changed[..., 1])
 
 
 def check_hidden(hidden: int) -> None:

@@ -71,5 +71,4 @@ def test_every_launcher_of_the_table_keeps_the_contract(name: str) -> None:
     own = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Launcher)]
     (launcher,) = (each for each in own if each is not Launcher)
     assert not isabstract(launcher)
-    assert launcher.pace
     assert list(signature(module.opened).parameters) == ["options", "runs", "lock"]
