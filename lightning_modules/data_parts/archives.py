@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
-import logging
 import tempfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
@@ -19,8 +17,6 @@ from torchvision.datasets import MNIST
 from lightning_modules import ROOT
 from lightning_modules.data_parts.bits import Array
 from releg.files import write_atomically
-
-log = logging.getLogger(__name__)
 
 IS_CLONE = (ROOT / "data" / "README.md").is_file()
 REPOSITORY_DATA = ROOT / "data" if IS_CLONE else Path("data")  # of an installed package: in the current folder
@@ -71,27 +67,15 @@ def _rows_of_pixels(idx: bytes) -> Array:
 
 
 def _unpacked(dataset: type[MNIST], data_dir: Path, name: str) -> bytes:
-    """Content of a file: its unpacked copy, or its archive where that copy is missing or damaged.
-
-    The copy saves half a second at every later start; if it cannot be written, nothing is lost.
-    """
-    copy, archive = _raw(dataset, data_dir) / name, _archive(dataset, data_dir, name)
+    """The content of a file; ValueError unless its archive is the one that torchvision knows."""
+    archive = _archive(dataset, data_dir, name)
     packed = archive.read_bytes()
-    if copy.exists():
-        content = copy.read_bytes()
-        # gzip keeps the CRC-32 and the length of what it packed
-        if packed[-8:] == zlib.crc32(content).to_bytes(4, "little") + len(content).to_bytes(4, "little"):
-            return content
-        log.warning("%s is truncated or altered: unpacking it again from its archive", copy)
     md5, expected = hashlib.md5(packed).hexdigest(), dict(dataset.resources)[archive.name]
     if md5 != expected:
         raise ValueError(
             f"{archive} has MD5 {md5} ({len(packed):,} bytes), expected {expected}; delete it{_git_has(dataset)}"
         )
-    content = gzip.decompress(packed)
-    with suppress(OSError):
-        write_atomically(copy, content)
-    return content
+    return gzip.decompress(packed)
 
 
 def _raw(dataset: type[MNIST], data_dir: Path) -> Path:

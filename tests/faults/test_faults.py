@@ -205,16 +205,13 @@ def test_a_damaged_data_file(
 ) -> None:
     data = tmp_path / "data"
     shutil.copytree(REPOSITORY_DATA / "MNIST", data / "MNIST")
-    unpacked, archive = (data / "MNIST" / "raw" / f"train-images-idx3-ubyte{end}" for end in ("", ".gz"))
+    archive = data / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
     arguments = fit(copy, "--data.data_dir", str(data))
     damage(archive, random.Random(5))
-    unpacked.unlink(missing_ok=True)
     assert cli.main(arguments) == 2  # refused: nothing is trained on other images
     assert f"releg: {archive} has MD5 " in capsys.readouterr().err
     shutil.copyfile(REPOSITORY_DATA / "MNIST" / "raw" / archive.name, archive)
-    unpacked.write_bytes(b"\0" * 47_040_016)
-    damage(unpacked, random.Random(6))
-    assert cli.main(arguments) == 0  # unpacked again
+    assert cli.main(arguments) == 0
     check(folder_of(copy), reference)
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -69,23 +68,6 @@ def test_batches_are_the_same_for_ever(binarization: str, digest: str) -> None:
 
 def test_training_has_500_batches_of_100_by_default() -> None:
     assert [len(x) for x in BinarizedMNIST().train_dataloader()] == [100] * 500
-
-
-def test_every_file_is_checked_once_however_often_the_data_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[int] = []
-
-    def counted(content: bytes) -> int:
-        checked.append(len(content))
-        return crc32(content)
-
-    crc32 = zlib.crc32
-    monkeypatch.setattr(zlib, "crc32", counted)
-    data = BinarizedMNIST()
-    for _ in range(3):
-        data.prepare_data()
-        data.setup("fit")
-        _ = data.checksum, data.mean, data.images("val"), data.train_dataloader()
-    assert checked == [47_040_016, 7_840_016]
 
 
 def test_larochelle_serves_the_bits_of_its_files(

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import logging
 import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +20,6 @@ from lightning_modules.data_parts.archives import FILES, fetch, read_pixels
 from tests.lightning_modules.data_parts.small_archives import assert_one_sentence, names_in, raw_folder, write_archives
 
 ARCHIVES = sorted(f"{split}-{kind}-ubyte.gz" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
-ALL_NAMES = sorted([*ARCHIVES, *FILES])
 TRAINING_IMAGES = FILES[0]
 
 
@@ -47,27 +44,9 @@ def flipped(content: bytes) -> bytes:
 
 def test_pixels_are_those_that_torchvision_reads(tmp_path: Path, pixels: np.ndarray, raw: Path) -> None:
     assert np.array_equal(read(tmp_path), pixels)
-    assert names_in(raw) == ALL_NAMES
-    assert np.array_equal(read(tmp_path), pixels), "from the unpacked copies"
+    assert names_in(raw) == ARCHIVES, "nothing is written"
     train, test = (FashionMNIST(tmp_path, train=is_train, download=True).data.numpy() for is_train in (True, False))
     assert np.array_equal(np.concatenate([train, test]).reshape(-1, 784), pixels)
-
-
-@pytest.mark.parametrize("damage", [lambda good: good[: len(good) // 2], flipped, lambda good: b""])
-def test_a_damaged_unpacked_file_is_unpacked_again(
-    tmp_path: Path, pixels: np.ndarray, raw: Path, damage: partial[bytes], caplog: pytest.LogCaptureFixture
-) -> None:
-    read(tmp_path)
-    path = raw / TRAINING_IMAGES
-    good = path.read_bytes()
-    path.write_bytes(damage(good))
-    with caplog.at_level(logging.WARNING):
-        assert np.array_equal(read(tmp_path), pixels)
-    assert [record.message for record in caplog.records] == [
-        f"{path} is truncated or altered: unpacking it again from its archive"
-    ]
-    assert path.read_bytes() == good
-    assert names_in(raw) == ALL_NAMES
 
 
 @pytest.mark.parametrize("damage", [lambda good: good[:5000], flipped, lambda good: gzip.compress(b"hello")])
@@ -82,7 +61,6 @@ def test_a_damaged_archive_is_named_with_both_checksums(
         read(tmp_path)
     got, expected = (hashlib.md5(content).hexdigest() for content in (bad, good))
     assert_one_sentence(error, str(archive), got, f"expected {expected}", f"{len(bad):,} bytes", "delete it")
-    assert names_in(raw) == ARCHIVES, "nothing was unpacked, nothing is left behind"
 
 
 def test_a_missing_archive_that_cannot_be_downloaded_is_one_sentence(
@@ -130,7 +108,7 @@ def test_another_folder_takes_the_archives_of_the_repository(
 ) -> None:
     monkeypatch.setattr(archives, "REPOSITORY_DATA", tmp_path)
     assert np.array_equal(read(tmp_path / "other"), pixels)
-    assert names_in(raw_folder(tmp_path / "other", FashionMNIST)) == sorted(FILES)
+    assert not (tmp_path / "other").exists()
 
 
 @contextmanager
@@ -160,30 +138,3 @@ def test_a_read_only_checkout_is_only_read(monkeypatch: pytest.MonkeyPatch) -> N
             read(Path(name))
         raw.chmod(0o755)
     assert_one_sentence(error, str(raw), "Permission denied", "data_dir")
-
-
-def test_a_full_disk_costs_only_the_unpacked_copy(
-    tmp_path: Path, pixels: np.ndarray, raw: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(file: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    assert np.array_equal(read(tmp_path), pixels)
-    assert names_in(raw) == ARCHIVES
-
-
-def test_a_kill_during_unpacking_leaves_nothing_under_a_final_name(
-    tmp_path: Path, pixels: np.ndarray, raw: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda file: os.kill(os.getpid(), signal.SIGKILL))
-        child = os.fork()
-        if child == 0:
-            try:
-                read(tmp_path)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert TRAINING_IMAGES not in names_in(raw)
-    assert np.array_equal(read(tmp_path), pixels)
