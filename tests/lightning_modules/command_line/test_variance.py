@@ -22,7 +22,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measure = {"class_path": "lightning_modules.gradient_variance.GradientVariance", "init_args": AMOUNTS}
     config = {
         "model": {"layers": [5, 3]},
-        "trainer": {"max_steps": 4, "limit_val_batches": 1, "limit_test_batches": 1, "callbacks": [measure]},
+        "trainer": {"max_steps": 4, "limit_val_batches": 1, "limit_test_batches": 1, "callbacks+": [measure]},
         "results_dir": str(results),
     }
     (results / "tiny.yaml").write_text(yaml.safe_dump(config))
