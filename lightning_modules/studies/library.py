@@ -12,7 +12,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -39,7 +39,7 @@ from releg.sbn import SigmoidBeliefNet
 
 PARTS = ("times", "variances", "runs")
 BATCH, VALIDATION_IMAGES, ROUNDS = 50, 1000, 9
-RATES, SECONDS, POINTS = (0.003, 0.01), 20.0, 20
+RATES, SECONDS, POINTS = (0.001, 0.003, 0.01), 20.0, 20
 STEPS_BEFORE, DRAWS = 300, 30
 SETTINGS = {"batch": BATCH, "validation_images": VALIDATION_IMAGES, "seconds": SECONDS, "steps_before": STEPS_BEFORE}
 
@@ -135,10 +135,11 @@ class Study:
 
     Args:
         name: of the model.
+        known: what was measured already, and is not measured again.
     """
 
-    def __init__(self, name: str) -> None:
-        self.make = MODELS[name]
+    def __init__(self, name: str, known: Collection[str] = ()) -> None:
+        self.make, self.known = MODELS[name], known
         self.data = BinarizedMNIST(batch_size=BATCH)
         self.validation = next(iter(self.data.eval_loader("val", VALIDATION_IMAGES)))
 
@@ -180,6 +181,8 @@ class Study:
     def runs(self) -> Numbers:
         """The validation bound against CPU seconds of training, for every way and rate."""
         for way, rate in product(WAYS, RATES):
+            if f"{way} {rate}" in self.known:
+                continue
             training, batches = Training(self.problem(way), rate), self.batches()
             points = []
             for number in range(POINTS + 1):
@@ -225,14 +228,15 @@ def main() -> None:
     torch.set_num_threads(1)
     file = options.results / LIBRARY
     for name, part in product(options.models, options.parts):
-        if part in read(file)["models"].get(name, {}) or (part == "runs" and name not in TRAINED):
+        known = read(file)["models"].get(name, {}).get(part, {})
+        if (known and part != "runs") or (part == "runs" and name not in TRAINED):
             continue
-        found = dict(getattr(Study(name), part)())
-        report = read(file)  # another process may have measured another part
-        report["provenance"][f"{name} {part}"] = provenance()
-        report["settings"] = SETTINGS
-        report["models"].setdefault(name, {})[part] = found
-        write_json(file, report)
+        for key, numbers in getattr(Study(name, known), part)():
+            report = read(file)  # another process may have measured another part
+            report["provenance"][f"{name} {part}"] = provenance()
+            report["settings"] = SETTINGS
+            report["models"].setdefault(name, {}).setdefault(part, {})[key] = numbers
+            write_json(file, report)
 
 
 def read(file: Path) -> dict[str, Any]:
