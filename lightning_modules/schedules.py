@@ -65,7 +65,7 @@ class LinearDecay(DecayToZero):
     """rate = peak * (1 - done)."""
 
     def shape(self, done: float) -> float:
-        """A straight line."""
+        """The part of training that is left."""
         return 1.0 - done
 
 
@@ -73,7 +73,7 @@ class CosineDecay(DecayToZero):
     """rate = peak * (1 + cos(pi done)) / 2."""
 
     def shape(self, done: float) -> float:
-        """Half a wave."""
+        """Half a cosine wave, from 1 to 0."""
         return (1.0 + math.cos(math.pi * done)) / 2.0
 
 
@@ -81,5 +81,5 @@ class HoldThenLinearDecay(DecayToZero):
     """rate = peak in the first half of training, then a straight line to zero."""
 
     def shape(self, done: float) -> float:
-        """Flat, then falling."""
+        """1 in the first half of training, then a straight line to 0."""
         return min(1.0, 2.0 * (1.0 - done))

@@ -71,7 +71,7 @@ def elbo_gradient(model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
 
 
 def objective_gradient(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
-    """The same for the objective of the estimator: the elbo or the multi-sample bound."""
+    """Gradient of the estimator's objective, the elbo or the multi-sample bound, summed over the rows of x, by name."""
     multi = estimator.objective == "multi_sample"
     return _gradient(model, multi_sample(model, x, estimator.samples) if multi else elbo(model, x))
 
@@ -149,7 +149,7 @@ def gradient_moments(
 def expected_gradient(
     estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
 ) -> dict[str, Tensor]:
-    """Only the means of gradient_moments, much faster."""
+    """Expected estimate of d objective / d parameter for one image x (1, D), by name; much faster than the moments."""
     noise, weights = noise_tuples(estimator, model, x, extra, opposite)
     return weighted_gradient(estimator, model, x.expand(len(weights), -1), noise, weights)
 

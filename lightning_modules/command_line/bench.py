@@ -34,7 +34,7 @@ UNITS, DEPTHS = (50, 100, 200, 400, 800, 1600, 3200), (1, 2, 3, 4, 6)
 
 
 def build_parser() -> Parser:
-    """All options."""
+    """The parser of releg bench."""
     parser = Parser("releg bench", DESCRIPTION)
     add = parser.add_argument
     nets = [architecture(name) for name in ARCHITECTURES]

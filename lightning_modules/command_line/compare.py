@@ -28,7 +28,7 @@ compare.png."""
 
 
 def build_parser() -> Parser:
-    """All options."""
+    """The parser of releg compare."""
     parser = Parser("releg compare", DESCRIPTION)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(*CKPT, type=Path, metavar="PATH", help=TRAINED)

@@ -38,7 +38,7 @@ Ratios compare the within-image variance, the exact one if it is known, with tha
 
 
 def build_parser() -> Parser:
-    """All options."""
+    """The parser of releg variance."""
     parser = Parser("releg variance", DESCRIPTION)
     add = parser.add_argument
     add(*CKPT, type=Path, required=True, metavar="PATH", help=TRAINED)

@@ -44,7 +44,7 @@ class Evaluation(NamedTuple):
     samples: int
 
     def standard_error(self, recorded_samples: int) -> float:
-        """Of the difference from a mean over the same images with `recorded_samples` other draws each."""
+        """Standard error of the difference from the mean over `recorded_samples` other draws for each image."""
         return math.sqrt(self.variance / self.images * (1 / self.samples + 1 / recorded_samples))
 
 
@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
 
 
 def build_parser() -> Parser:
-    """All options."""
+    """The parser of releg verify."""
     parser = Parser("releg verify", DESCRIPTION)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder that holds weights/")
     draws = "draws of z per image; default: 10"
@@ -172,7 +172,7 @@ def evaluate(path: Path, x: torch.Tensor, samples: int, seed: int = 0) -> Evalua
 
 
 def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
-    """One row per cell."""
+    """The table of verdicts, with a row per cell."""
     columns: list[Column[Verdict]] = [
         Column("SBN", lambda verdict: verdict.cell.architecture, is_text=True),
         Column("estimator", lambda verdict: verdict.cell.estimator.upper(), is_text=True),
@@ -189,7 +189,7 @@ def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without the control characters that a file may bring."""
+    """The text without control characters, which a file may bring."""
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 

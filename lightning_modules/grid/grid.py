@@ -101,7 +101,7 @@ class Grid:
         write_every_page(self.options.results)
 
     def _write_if_possible(self, problems: Problems) -> None:
-        """The same while other runs are training: what prevents it is told and ends none of them."""
+        """Write the tables while other runs are training: what prevents it is told and ends none of them."""
         self.problems |= problems
         try:
             self.write()

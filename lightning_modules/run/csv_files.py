@@ -35,12 +35,12 @@ class MetricsCSV(Logger):
 
     @property
     def name(self) -> str:
-        """None is needed."""
+        """Empty: Lightning asks for a name, which nothing here needs."""
         return ""
 
     @property
     def version(self) -> str:
-        """None is needed: each run has its own folder."""
+        """Empty: each run has its own folder."""
         return ""
 
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:

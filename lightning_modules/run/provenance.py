@@ -144,7 +144,7 @@ def _program() -> str:
 
 
 def _has_uncommitted_changes() -> bool:
-    """Of what the numbers depend on: the reports in results/, which the runs before this one wrote, do not count."""
+    """Whether tracked files outside results/ have uncommitted changes; earlier runs rewrite the reports in results/."""
     return bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"))
 
 

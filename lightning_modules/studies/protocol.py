@@ -40,7 +40,7 @@ class Trained(NamedTuple):
 
 
 def planned() -> Iterator[Trained]:
-    """One run each."""
+    """The runs of the study: one for each estimator."""
     return map(Trained, ESTIMATORS)
 
 

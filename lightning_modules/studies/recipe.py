@@ -52,7 +52,7 @@ class Trial(NamedTuple):
 
 
 def trials() -> Iterator[Trial]:
-    """As many for LR as for CRN."""
+    """All trials: as many for LR as for CRN."""
     for place, net, estimator in product(range(4), ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS):
         yield Trial(net, estimator, RATES[estimator][place])
     for shape, estimator in product(OTHER_SHAPES, ESTIMATOR_OVERLAYS):

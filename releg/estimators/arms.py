@@ -49,7 +49,7 @@ class Arms(Estimator):
         return 1 + (self.paths - 1) * len(model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """K samples of one layer after the other."""
+        """Compare K coupled samples of each layer in turn."""
         simulation = simulate(model, x, noise)
         further = iter(noise[len(model.layers) :])
         with torch.no_grad():

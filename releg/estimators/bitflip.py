@@ -34,7 +34,7 @@ class Bitflip(Antithetic):
         return [*super().draw_noise(model, x, generator), *draw_choices(model, x, generator)]
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One flip per layer."""
+        """Estimate from one flipped unit per layer."""
         depth = len(model.layers)
         simulation = simulate(model, x, noise)
         gradients = []

@@ -46,7 +46,7 @@ class LocalDisArm(Antithetic):
         return self.samples * super().evaluations(model)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One opposite per path and layer."""
+        """Compare every path with its opposite, layer by layer."""
         simulation = simulate(model, x, noise)
         path, f = simulation.path, simulation.signals[0].view(-1, self.samples)
         weights = f.softmax(1).flatten()  # (N,)

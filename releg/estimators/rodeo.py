@@ -39,11 +39,11 @@ class Rodeo(Estimator):
         self.controls = nn.ModuleList()
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
-        """One net, alpha and beta per layer."""
+        """Create one net, alpha and beta per layer."""
         self.controls = nn.ModuleList(SteinControl(self.hidden, generator).to(model.mean) for _ in model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Both control variates, layer by layer."""
+        """Apply both control variates, layer by layer."""
         simulation = simulate(model, x, noise)
         path = simulation.path
         gradients = []

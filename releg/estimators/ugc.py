@@ -41,7 +41,7 @@ class Ugc(Antithetic):
         return 1 + 2 * len(model.layers)
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """One opposite and one flip per layer."""
+        """Estimate from one opposite and one flipped unit per layer."""
         depth = len(model.layers)
         simulation = simulate(model, x, noise)
         path, slopes = simulation.path, simulation.mean_slopes

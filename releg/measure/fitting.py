@@ -73,7 +73,7 @@ def prepare(
     baseline_steps: int,
     seed: int,
 ) -> dict[str, Estimator]:
-    """Estimators ready to be measured: a run's own where settings agree, else with what they own trained first."""
+    """Each estimator, ready to measure: the run's own if its settings match, else a copy that was trained first."""
     return {
         name: own
         if own is not None and have_same_settings(own, estimator, model)

@@ -60,7 +60,7 @@ def _gradients(
     noise: Sequence[Tensor],
     simulation: Simulation | None = None,
 ) -> PathGradients:
-    """The same on checked input in float64; the paths may have been simulated already."""
+    """The estimates along each path, from checked input in float64; the paths may have been simulated already."""
     if simulation is None:
         with _recorded_inputs(model) as seen:
             answer = estimator.estimate(model, repeated(x, estimator.samples), noise)

@@ -34,7 +34,7 @@ def write_pyro(results: Path) -> None:
 
 
 def columns(example: Mapping[str, Any]) -> list[Column[str]]:
-    """Those of an example's table, whose rows are losses."""
+    """The columns of an example's table, whose rows are losses."""
     variances, times, training = (example[part] for part in ("variances", "times", "training"))
 
     def best(loss: str) -> Mapping[str, float]:
