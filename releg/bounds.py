@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import overload
 
 import torch
 from torch import Tensor
@@ -81,16 +80,6 @@ def _log_weights(model: SigmoidBeliefNet, x: Tensor, first: Tensor, noise: list[
     return log_p - log_q
 
 
-@overload
-def elbo(model: Tensor) -> Tensor: ...
-@overload
-def elbo(
-    model: SigmoidBeliefNet,
-    x: Tensor,
-    samples: int = 1,
-    generator: torch.Generator | None = None,
-    noise: Sequence[Tensor] | None = None,
-) -> Tensor: ...
 def elbo(
     model: SigmoidBeliefNet | Tensor,
     x: Tensor | None = None,
@@ -102,16 +91,6 @@ def elbo(
     return _weights(model, x, samples, generator, noise).mean(dim=1)
 
 
-@overload
-def multi_sample(model: Tensor) -> Tensor: ...
-@overload
-def multi_sample(
-    model: SigmoidBeliefNet,
-    x: Tensor,
-    samples: int = 1,
-    generator: torch.Generator | None = None,
-    noise: Sequence[Tensor] | None = None,
-) -> Tensor: ...
 def multi_sample(
     model: SigmoidBeliefNet | Tensor,
     x: Tensor | None = None,

@@ -43,7 +43,7 @@ def build_parser() -> Parser:
     add = parser.add_argument
     add(*CKPT, type=Path, required=True, metavar="PATH", help=TRAINED)
     add_measurement(parser, ["likelihood_ratio", REFERENCE], images=100, samples=1000, steps=2000)
-    help = "a table if it ends in .md, else CSV; default: grad_variance-<checkpoint>.csv beside the checkpoint"
+    help = "a .csv file; default: grad_variance-<checkpoint>.csv beside the checkpoint"
     add("--output", type=Path, metavar="FILE", help=help)
     add("--jobs", type=at_least(1), default=1, metavar="N", help="processes that share the images; default: 1")
     return parser
@@ -67,10 +67,8 @@ def main(argv: list[str]) -> int:
         f"{trained.model} after {trained.step} steps with {trained.trained_with}: "
         f"variance of the gradient w.r.t. the means, {count} images, {options.samples_per_image} samples each"
     )
-    text = f"{title}\n\n{table(results)}\n\n{_footnote(asked, trained.estimator, options.baseline_steps)}"
-    print(text)
-    rows = variance_csv(variance_rows(trained.step, results))
-    write_atomically(output, f"{text}\n" if output.suffix == ".md" else rows)
+    print(f"{title}\n\n{table(results)}\n\n{_footnote(asked, trained.estimator, options.baseline_steps)}")
+    write_atomically(output, variance_csv(variance_rows(trained.step, results)))
     at = {"checkpoint": options.ckpt.name, "weights_sha256": digest(trained.model.state_dict(), {})}
     write_json(output.with_suffix(".json"), {**at, "jobs": options.jobs, **process})
     shutil.rmtree(parts, ignore_errors=True)
@@ -82,8 +80,8 @@ def _checked(output: Path) -> Path:
     """The file to write to; an error now, not after hours, if that cannot be."""
     if output.is_dir():
         raise ValueError(f"--output is the folder {output}, expected a file; name one in it")
-    if output.suffix == ".json":
-        raise ValueError(f"--output is {output}, expected .csv or .md; what made it is written to a .json beside it")
+    if output.suffix != ".csv":
+        raise ValueError(f"--output is {output}, expected a name that ends in .csv; change it")
     check_writable(output.parent)
     return output
 

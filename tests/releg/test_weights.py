@@ -233,4 +233,4 @@ def test_bounds_draw_their_own_noise_or_take_what_is_given() -> None:
     by_hand = [bounds.log_weights(model, x, 1, noise=[u[k : k + 1] for u in noise]) for k in range(3)]
     torch.testing.assert_close(bounds.elbo(model, x, samples=3, noise=noise), torch.cat(by_hand, 1).mean(1))
     with pytest.raises(TypeError, match="x is missing, expected the images"):
-        bounds.elbo(model)  # type: ignore[call-overload]
+        bounds.elbo(model)

@@ -63,11 +63,11 @@ def test_baselines_of_estimators_from_files_are_trained(
         "init_args": {"baselines": baselines},
     }
     config.write_text(yaml.safe_dump({"model": {"estimator": estimator}}))
-    output = tmp_path / "table.md"
+    output = tmp_path / "table.csv"
     arguments = ["--ckpt", str(checkpoint), "--estimators", str(config), "--output", str(output), *OPTIONS]
     assert cli.main(["variance", *arguments]) == 0
     assert "small_nets: baselines trained for 2 mini-batches" in capsys.readouterr().out
-    assert output.read_text().count("| small_nets ") == 2
+    assert {row["estimator"] for row in read_variances(output)} == {"small_nets"}
     assert json.loads(output.with_suffix(".json").read_text()).keys() >= {
         "checkpoint",
         "weights_sha256",
@@ -84,7 +84,7 @@ def test_baselines_of_estimators_from_files_are_trained(
         (["--estimators", "magic"], "there is no estimator magic"),
         (["--jobs", "0"], "--jobs: got '0', expected a whole number of at least 1; see releg variance --help"),
         (["--output", "."], "--output is the folder ., expected a file"),
-        (["--output", "x.json"], "--output is x.json, expected .csv or .md"),
+        (["--output", "x.json"], "--output is x.json, expected a name that ends in .csv"),
         (["--output", "/dev/null/x.csv"], "cannot write to /dev/null"),
         (["--unknown"], "unrecognized arguments: --unknown; see releg variance --help"),
     ],
