@@ -17,15 +17,9 @@ from releg.discrete.functions import ONE_HOT, F, LayerFunction, check_rows, eval
 from releg.discrete.layers import Values, inverse_cdf
 from releg.discrete.memory_use import MemoryUse
 from releg.discrete.model import DiscreteModel, Draw, Sample
-from releg.functional.flip_probabilities import (
-    flip_probabilities,
-    gradient_of_mean,
-    possible_flips,
-    uniform_choice,
-)
+from releg.functional.flip_probabilities import choose, flip_probabilities, gradient_of_mean
 from releg.functional.relaxed import SAMPLERS
 from releg.functional.variables import NO_SLOPE, Answer, check_flips, check_graph, zero_with_gradient
-from releg.systematic_sampling import chosen
 
 Estimator = Callable[..., Answer]  # of releg.functional, or one that is called like them
 CPU_MIB = 16  # the allocator returns larger arrays to the system each time, which costs more than batching
@@ -193,14 +187,10 @@ def _flip_gradient(
     """Common random numbers of one layer by batches of flips: the gradient by its logits, and f with a unit clamped."""
     layer = f_l.layer
     logits, z = layer.widen(f_l.sample.logits[layer.name].detach()), layer.read(f_l.sample.z[layer.name])
-    wanted, weight = possible_flips(logits, z), torch.ones_like(f_l.value[0])
-    if flips is not None:
-        probabilities = flip_probabilities(logits, z, flips)
-        by_row = probabilities.flatten(1)
-        wanted &= chosen(by_row, uniform_choice(by_row, choice, f_l.generator)[:, None]).view(wanted.shape)
-        weight = 1 / probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).to(f_l.value.dtype)
+    probabilities = None if flips is None else flip_probabilities(logits, z, flips)
+    wanted, weight = choose(logits, z, probabilities, choice, f_l.generator)
     f_k = flipped_values(f_l, wanted, batch)
-    changes = torch.where(wanted, (f_k - f_l.value[:, None, None]) * weight, 0)
+    changes = torch.where(wanted, (f_k - f_l.value[:, None, None]) * weight.to(f_k.dtype), 0)
     return gradient_of_mean(logits, changes), f_k
 
 

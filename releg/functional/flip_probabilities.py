@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from releg import bernoulli, categorical
 from releg.functional.variables import check_uniform
-from releg.systematic_sampling import proportional
+from releg.systematic_sampling import chosen, proportional
 
 
 def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
@@ -58,9 +58,28 @@ def even_probabilities(logits: Tensor, z: Tensor) -> Tensor:
     return possible / possible.sum((1, 2), keepdim=True).clamp(min=1)
 
 
-def uniform_choice(by_row: Tensor, choice: Tensor | None, generator: torch.Generator | None) -> Tensor:
-    """One uniform number per row of probabilities, (N,): the given ones, after a check, or new ones."""
+def choose(
+    logits: Tensor,
+    z: Tensor,
+    probabilities: Tensor | None,
+    choice: Tensor | None,
+    generator: torch.Generator | None,
+) -> tuple[Tensor, Tensor]:
+    """Which flips to simulate, (N, units, states), and by what to multiply their changes of f: the same shape, or one.
+
+    Args:
+        logits: (N, units) or (N, units, states).
+        z: (N, units), the sample.
+        probabilities: of simulating each flip, (N, units, states); None: all flips.
+        choice: (N,) uniform numbers that choose them; drawn if not given.
+        generator: of the choice that is drawn here.
+    """
+    wanted = possible_flips(logits, z)
+    if probabilities is None:
+        return wanted, logits.new_ones(())
+    by_row = probabilities.flatten(1)
     if choice is None:
-        return torch.rand(len(by_row), generator=generator, dtype=by_row.dtype, device=by_row.device)
+        choice = torch.rand(len(by_row), generator=generator, dtype=by_row.dtype, device=by_row.device)
     check_uniform(choice, (len(by_row),), "choice", "give one uniform number per row, or none at all")
-    return choice.to(by_row.dtype)
+    wanted &= chosen(by_row, choice.to(by_row.dtype)[:, None]).view(wanted.shape)
+    return wanted, 1 / probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny)

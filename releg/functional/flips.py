@@ -7,13 +7,7 @@ from torch import Tensor
 
 from releg.estimators.parts.antithetic import antithetic_gradient, opposite_of
 from releg.estimators.parts.flips import clipped
-from releg.functional.flip_probabilities import (
-    even_probabilities,
-    flip_probabilities,
-    gradient_of_mean,
-    possible_flips,
-    uniform_choice,
-)
+from releg.functional.flip_probabilities import choose, even_probabilities, flip_probabilities, gradient_of_mean
 from releg.functional.variables import (
     Answer,
     F,
@@ -25,7 +19,6 @@ from releg.functional.variables import (
     noise_for,
     sample,
 )
-from releg.systematic_sampling import chosen as chosen_by
 
 
 def common_random_numbers(
@@ -134,12 +127,7 @@ def _flip_gradient(
     generator: torch.Generator | None,
 ) -> Tensor:
     """d E f / d logits from flips of z chosen with these probabilities (N, units, states); None: from all."""
-    wanted = possible_flips(logits, z)
-    weight = torch.ones_like(wanted, dtype=value.dtype)
-    if probabilities is not None:
-        by_row = probabilities.flatten(1)
-        wanted &= chosen_by(by_row, uniform_choice(by_row, choice, generator)[:, None]).view(wanted.shape)
-        weight = 1 / probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny)
+    wanted, weight = choose(logits, z, probabilities, choice, generator)
     changes = torch.where(wanted, _changes(f, z, value, wanted) * weight, 0)
     return gradient_of_mean(logits, changes.to(logits.dtype))
 
