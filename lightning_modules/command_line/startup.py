@@ -59,21 +59,10 @@ def find_own_modules(arguments: list[str]) -> None:
         files += [file.with_name("config.yaml") for file in files]
     texts += [file.read_text(errors="replace") for file in files if file.suffix in (".yaml", ".yml") and file.is_file()]
     here = current_folder()
-    for name in {name.split(".")[0] for text in texts for name in _class_paths(text)}:
+    for name in re.findall(r"(?<![\w./])([A-Za-z_]\w*)\.[A-Za-z_]", re.sub("#.*", "", "\n".join(texts))):
         is_here = Path(here, name).is_dir() or Path(here, f"{name}.py").is_file()
         if is_here and name not in sys.modules and find_spec(name) is None:
             sys.path.append(here)
-
-
-def _class_paths(text: str) -> list[str]:
-    """The values in a YAML text that can be paths of classes; none if it is damaged, which is told later."""
-    import yaml  # not before `not_from_here`
-
-    try:
-        values = [event.value for event in yaml.parse(text, yaml.CSafeLoader) if isinstance(event, yaml.ScalarEvent)]
-    except (yaml.YAMLError, UnicodeError):
-        return []
-    return [value for value in values if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", value)]
 
 
 @contextmanager

@@ -5,27 +5,23 @@ from __future__ import annotations
 import fcntl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 SECONDS_TO_WAIT = 4.0  # the jobs of a process that was just killed end, and give up the lock, within a second
 
 
-@contextmanager
-def locked(results: Path) -> Iterator[int]:
+def locked(results: Path) -> AbstractContextManager[int]:
     """Hold the lock on all results. Yields the file descriptor that holds it.
 
     BlockingIOError, with a sentence, if another process has it.
     """
-    with _held(results / "runs" / ".lock", "reproduce.sh", results, SECONDS_TO_WAIT) as descriptor:
-        yield descriptor
+    return _held(results / "runs" / ".lock", "reproduce.sh", results, SECONDS_TO_WAIT)
 
 
-@contextmanager
-def locked_run(folder: Path, wait: float = SECONDS_TO_WAIT) -> Iterator[None]:
+def locked_run(folder: Path, wait: float = SECONDS_TO_WAIT) -> AbstractContextManager[int]:
     """Hold the lock on one run, also on a shared file system; BlockingIOError if another process has it."""
-    with _held(folder / ".lock", "releg fit", folder, wait):
-        yield
+    return _held(folder / ".lock", "releg fit", folder, wait)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from lightning_modules.command_line.startup import find_own_modules
 from lightning_modules.command_line.untrusted_configs import read_yaml
 from lightning_modules.run.load import load_run
 from lightning_modules.sbn_module import SBNModule
+from releg.checkpoint_file import DIGEST
 from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg_command
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
@@ -103,6 +104,7 @@ def test_a_module_is_loaded_from_a_checkpoint_only_if_its_classes_are_shipped(pa
     assert type(SBNModule.load_from_checkpoint(folder / "best.ckpt").estimator).__name__ == "LikelihoodRatio"
     checkpoint = torch.load(folder / "best.ckpt", weights_only=True)
     checkpoint["hyper_parameters"][part] = "foreign.Foreign"
+    del checkpoint[DIGEST]  # no secret: its author could as well write the one that fits
     torch.save(checkpoint, folder / "hostile.ckpt")
     with pytest.raises(ValueError, match=r"names foreign\.Foreign, expected"):
         SBNModule.load_from_checkpoint(folder / "hostile.ckpt")
@@ -138,6 +140,7 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
         (["fit", "--config", "foreign.yaml", "--config=foreign.yaml"], False),  # a shipped config's name may be this
         (["variance", "--ckpt", "none.ckpt", "--output", "foreign.csv"], False),
         (["fit", "--config", "remark.yaml"], False),
+        (["fit", "--model.estimator", "releg.foreign.Foreign"], False),
     ],
 )
 def test_modules_of_the_current_folder_are_found_only_if_the_user_names_one(
