@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import math
 import os
-import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-
-SECONDS_TO_WRITE = 3600.0  # a file, at most
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
@@ -60,40 +55,16 @@ def check_writable(folder: Path) -> None:
         ) from None
 
 
-def remove_leftovers(folder: Path, name: str = "*", age: float = 0.0) -> None:
-    """Delete the unfinished files that dead processes of this machine left in the folder.
-
-    Args:
-        folder: that only this machine is writing to, unless an age is given.
-        name: only what was to become a file of this name.
-        age: only what is older, in seconds.
-    """
-    for path in folder.glob(f".{name}.*.part"):
-        writer = re.search(r"\.(\d+)\.part$", path.name)
-        if writer and not _is_running(int(writer[1])):
-            with contextlib.suppress(OSError):  # another process may delete it first
-                if path.stat().st_mtime <= time.time() - age:
-                    path.unlink()
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # of another user
-        return True
-    return True
+def remove_leftovers(folder: Path) -> None:
+    """Delete the unfinished files that killed processes left in a folder, to which only this process is writing."""
+    for path in folder.glob(".*.part"):
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` at the end of the with statement, unless that fails.
-
-    Unfinished versions that dead processes left are deleted, unless another machine may still be writing one.
-    """
+    """A file to write to, which takes the place of `path` at the end of the with statement, unless that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path.parent, glob.escape(path.name), SECONDS_TO_WRITE)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as file:

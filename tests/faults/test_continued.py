@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 from lightning_modules import cli
 from lightning_modules.run import provenance
 from lightning_modules.run.parent import Progress, read_progress, write_progress
-from releg.files import replacing, write_json
+from releg.files import write_json
 from tests.lightning_modules.commands_helper import TINY
 
 OWN = """
@@ -103,16 +103,6 @@ def test_rows_are_on_disk_before_the_checkpoint_that_follows_them(
     assert len(saved) == 3
     for place in saved:
         assert synced[place - 2] == "metrics.csv"
-
-
-def test_what_a_dead_process_was_writing_is_left_alone_only_while_it_lives(tmp_path: Path) -> None:
-    from releg.files import remove_leftovers
-
-    with replacing(tmp_path / "alive.json") as file:
-        (tmp_path / ".dead.json.999999999.part").write_bytes(b"half")
-        remove_leftovers(tmp_path)
-        assert [path.name for path in tmp_path.iterdir()] == [f".alive.json.{os.getpid()}.part"]
-        file.write(b"{}")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])

@@ -1,11 +1,10 @@
 """Files are there whole or not at all."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from releg.files import SECONDS_TO_WRITE, check_writable, replacing, write_atomically
+from releg.files import check_writable, remove_leftovers, replacing, write_atomically
 
 
 @pytest.mark.parametrize("content", ["text ± 1\n", b"\x00bytes"])
@@ -28,14 +27,11 @@ def test_the_old_file_stays_until_the_new_one_is_whole_and_nothing_else_is_left(
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("file", "old")]
 
 
-def test_what_a_dead_process_left_of_a_file_goes_when_the_file_is_written_again(tmp_path: Path) -> None:
-    old, new, other = (tmp_path / f".{name}.part" for name in ("file.999999999", "file.999999998", "file2.999999999"))
-    for path in (old, new, other):
-        path.touch()
-    for path in (old, other):
-        os.utime(path, (0, path.stat().st_mtime - SECONDS_TO_WRITE - 1))
-    write_atomically(tmp_path / "file", "whole")
-    assert {path.name for path in tmp_path.iterdir()} == {"file", new.name, other.name}
+def test_what_killed_processes_left_is_deleted_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".file.9.part", "file", ".hidden"):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "file"]
 
 
 def test_a_folder_is_known_to_be_writable_before_anything_is_computed_for_it(tmp_path: Path) -> None:
