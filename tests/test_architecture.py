@@ -69,7 +69,7 @@ def reachable(graph: Graph, start: str) -> set[str]:
     return found
 
 
-DATA_SETS = rooms("binarized_mnist", "binarized_fashion_mnist")
+DATA_SETS = rooms(*(path.stem for path in (ROOT / "lightning_modules").glob("binarized_*.py")))
 DATA = (*DATA_SETS, *rooms("binary_images", "data_parts"))
 COMMANDS = rooms(*(f"command_line.{name}" for name in ("bench", "compare", "variance", "verify", "options")))
 AROUND_RUNS = (*rooms("run", "bench", "grid", "studies"), *COMMANDS)
