@@ -97,8 +97,9 @@ class FaultyBackward(LikelihoodRatio):
         return Estimate(answer.elbo, BackwardFault.apply(answer.surrogate, self.reads), answer.logits)
 
 
-def test_a_planted_item_is_counted_in_the_estimate_and_in_the_backward_pass() -> None:
+def test_a_planted_item_is_counted_in_the_estimate_and_in_the_backward_pass_and_so_is_a_copy() -> None:
     assert train(Faulty(lambda g: g / g.sum().item()))[1] == Counter(item=1)
+    assert train(Faulty(lambda g: g * torch.ones(1).to(g.device)))[1] == Counter(copy=1)
     assert train(FaultyBackward(reads=True))[1] == Counter(item=1)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from releg.kernels import ENGINES, EngineName, batched, check_engine, cpu, flip_differences
 from releg.sbn import SigmoidBeliefNet, Trajectory
-from tests.releg.helpers import random_model, simulate
+from tests.releg.helpers import random_model, random_x, simulate
 
 FAST: list[EngineName] = ["batched", "cpu"]
 
@@ -47,6 +47,17 @@ def test_engines_equal_the_reference_for_any_shape(
     expected = answers("dense", model, rows, seed)
     for name in FAST:
         assert_agree(answers(name, model, rows, seed), expected, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", FAST)
+def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold(
+    name: EngineName, dtype: torch.dtype
+) -> None:
+    model = random_model(5, [4, 3, 2], 0.0, 0, dtype)
+    path = model.infer(random_x(3, 5, 0, dtype), [torch.full((3, size), 0.5, dtype=dtype) for size in model.layers])
+    found = flip_differences(name, model, path, model.generative_logits(path.z))
+    assert_agree(found, [torch.zeros_like(z) for z in path.z], 1e-9 if dtype == torch.float64 else 1e-5)
 
 
 @pytest.mark.parametrize("layers", [[1000], [1000, 1], [1, 1000], [64, 65, 63]])
