@@ -148,25 +148,6 @@ def terminate() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("terminate")
-def test_a_mistake_of_the_program_is_told_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from lightning_modules.grid import grid
-    from lightning_modules.grid.__main__ import main
-
-    def err(_: object) -> int:
-        raise KeyError("a key")
-
-    monkeypatch.setattr(grid, "reproduce", err)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert main(["--results", str(tmp_path / "results")]) == 1
-    said = capsys.readouterr().err
-    sentence = "reproduce.sh: this is a bug in releg (KeyError: 'a key'); the same command continues"
-    assert said.startswith(f"preparing ...\n{sentence}")
-    assert said.count("\n") == 2
-
-
-@pytest.mark.usefixtures("terminate")
 @pytest.mark.parametrize("text", ["trainer: {max_stepz: 3}", "trainer: [", "- 1", "model: {layers: many}"])
 def test_a_budget_file_that_cannot_be_read_is_told_in_one_sentence(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-import yaml
-from jsonargparse import ArgumentParser
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from lightning_modules import gradient_variance
@@ -181,22 +179,6 @@ def test_measuring_does_not_count_as_training_time(
 def test_a_fast_dev_run_measures_next_to_nothing_and_writes_no_file(tmp_path: Path, data: BinarizedMNIST) -> None:
     train(tmp_path, data, GradientVariance(estimators={"crn": crn()}), fast_dev_run=True)
     assert not list(tmp_path.iterdir())
-
-
-def test_callback_is_configured_like_everything_else() -> None:
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--callback", type=pl.Callback)
-    shipped = yaml.safe_load(
-        (Path(gradient_variance.__file__).parent / "configs/estimator/likelihood_ratio.yaml").read_text()
-    )
-    config = {
-        "class_path": "lightning_modules.gradient_variance.GradientVariance",
-        "init_args": {"steps": [0, 10], "num_images": 100, "estimators": {"lr": shipped["model"]["estimator"]}},
-    }
-    callback = parser.instantiate(parser.parse_object({"callback": config})).callback
-    assert isinstance(callback, GradientVariance)
-    assert isinstance(callback.estimators["lr"], LikelihoodRatio)
-    assert callback.steps == {0, 10}
 
 
 @pytest.mark.parametrize(

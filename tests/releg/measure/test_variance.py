@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from releg import bernoulli, exact
+from releg import exact
 from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -100,21 +100,6 @@ def test_exact_variance_of_lr_is_its_enumerated_variance_for_every_unit(scale: f
         target, weight = centred_targets(theirs.answers, layer, difference)
         excess = (theirs.probability[:, None] * weight * target.square()).sum(0)
         torch.testing.assert_close(excess + ours.moments(difference).m2, theirs.moments(gradient).m2)
-
-
-def test_no_constant_baseline_beats_the_optimal_one() -> None:
-    model, images = random_model(3, LAYERS, 1.0, seed=4), random_x(3, 3, seed=4)
-    estimators: dict[str, Estimator] = {"none": LikelihoodRatio()}
-    for value in (-1.0, -3.0, -10.0):
-        estimators[str(value)] = LikelihoodRatio([RunningAverage()])
-        estimators[str(value)].attach(model)
-        estimators[str(value)].baselines[0].average[:] = value  # type: ignore[index,union-attr]
-    results = measure(estimators, model, images, 200)
-    for layer in range(len(LAYERS)):
-        optimal = results["none"].layers[layer]["optimal_within"].value
-        for result in results.values():  # a constant more or less does not change the best one
-            assert result.layers[layer]["optimal_within"].value == pytest.approx(optimal)
-            assert result.layers[layer]["exact_within"].value >= optimal
 
 
 def with_optimal_baseline(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, layer: int) -> float:
@@ -318,17 +303,3 @@ def test_standard_error_is_over_images_also_in_groups(monkeypatch: pytest.Monkey
 def test_too_few_images_or_samples_are_refused(images: int, samples: int) -> None:
     with pytest.raises(ValueError, match="expected at least 2"):
         measure({"crn": crn()}, random_model(3, [2]), random_x(images, 3), samples)
-
-
-def test_targets_use_the_probability_of_the_sampled_value() -> None:
-    model, x = random_model(3, [2], seed=3), random_x(50, 3, seed=3)
-    noise = model.draw_noise(x, torch.Generator().manual_seed(0))
-    answers = mean_gradients(LikelihoodRatio(), model, x, noise)
-    difference = mean_gradients(crn(), model, x, noise).by_mean[0]
-    path = model.infer(x, noise)
-    f = layer_signals(model.log_p_terms(x, path.z), path.log_q_terms())[0].detach()[:, None]
-    z, mean = path.z[0], torch.sigmoid(path.logits[0].detach())
-    f1, f0 = f + (1 - z) * difference, f - z * difference
-    target, weight = centred_targets(answers, 0, difference)
-    torch.testing.assert_close(target, f1 * (1 - mean) + f0 * mean)
-    torch.testing.assert_close(weight, 1 / bernoulli.variance(path.logits[0].detach()))
