@@ -57,8 +57,12 @@ def compiled(function: Function) -> Function:
     import torch._dynamo.config  # takes seconds
     import torch._inductor.config
 
+    from lightning_modules.matrix_products import HAS_ONEDNN, ByOneDNN
+
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns of a CUDA without GPU
     torch._inductor.config.compile_threads = 1  # no processes of its own, which would survive a killed run
+    if HAS_ONEDNN:
+        torch._inductor.config.post_grad_custom_post_pass = ByOneDNN()
     torch._dynamo.config.recompile_limit = MOST_VARIANTS
     return torch.compile(function, dynamic=False, backend=BACKEND)  # type: ignore[return-value]
 

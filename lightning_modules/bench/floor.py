@@ -23,6 +23,9 @@ class Floor:
     def __init__(
         self, data_size: int, layers: tuple[int, ...], rows: int, baselines: bool, device: str = "cpu"
     ) -> None:
+        from lightning_modules.matrix_products import multiply  # loads the compiler
+
+        self._multiply = multiply
         generator = torch.Generator().manual_seed(0)
         widths = [data_size, *layers]
         pairs = [*pairwise(widths), *((above, below) for below, above in pairwise(widths))]
@@ -39,6 +42,6 @@ class Floor:
         """Compute all products of that many steps."""
         for _ in range(steps):
             for inputs, weight, bias, gradient in self._products:
-                torch.addmm(bias, inputs, weight.T)
-                torch.mm(gradient.T, inputs)
+                self._multiply(inputs, weight.T, bias)
+                self._multiply(gradient.T, inputs)
         return steps

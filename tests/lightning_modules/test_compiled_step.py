@@ -16,7 +16,7 @@ from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from tests.releg.helpers import random_x
 
 CPU = torch.device("cpu")
-BY_THE_REAL_COMPILER = ["likelihood_ratio", "common_random_numbers", "disarm", "rodeo"]
+IN_SECONDS = ["likelihood_ratio", "common_random_numbers"]  # compiling the others takes minutes
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +33,14 @@ def backend(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def trained(name: str, dtype: torch.dtype, compiled: bool, steps: int = 3) -> list[Tensor]:
     """Gradients of the first step and, in float64, weights after some: RMSprop divides rounding by tiny roots."""
-    module = SBNModule([6, 5], read_estimator(name), 12).to(dtype)
+    module = SBNModule([60, 50], read_estimator(name), 200).to(dtype)  # some products are large enough for oneDNN
     if compiled:
         module.compile_step()
     optimizer = module.build_optimizer()
     generator = torch.Generator().manual_seed(1)
     found: list[Tensor] = []
     for step in range(steps):
-        x = random_x(8, 12, step, dtype)
+        x = random_x(100, 200, step, dtype)
         loss, elbo = module.loss_of(x, module.estimator.draw_noise(module.model, x, generator))
         optimizer.zero_grad()
         loss.backward()
@@ -57,16 +57,10 @@ def assert_same(name: str, dtype: torch.dtype) -> None:
         assert (a - b).abs().max() <= tolerance * (1 + b.abs().max())
 
 
-@pytest.mark.parametrize("name", shipped_names())
-def test_a_traced_step_has_the_gradients_of_a_plain_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend(monkeypatch, "eager")
-    assert_same(name, torch.float64)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "name",
-    [n if n in BY_THE_REAL_COMPILER else pytest.param(n, marks=pytest.mark.long) for n in shipped_names()],
+    [name if name in IN_SECONDS else pytest.param(name, marks=pytest.mark.long) for name in shipped_names()],
 )
 def test_a_compiled_step_has_the_gradients_of_a_plain_one(name: str, dtype: torch.dtype) -> None:
     assert_same(name, dtype)
