@@ -94,9 +94,12 @@ class BinaryImages(pl.LightningDataModule, ABC):
         start = sum(self.counts[:place])
         return self._all().bits[start : start + self.counts[place]]
 
-    def training_images(self, num_images: int) -> Tensor:
-        """The frozen bits of all training images, `num_images` at least, in their own order, (N, data_size) uint8."""
-        self.check_training_count(num_images)
+    def training_images(self, at_least: int) -> Tensor:
+        """The frozen bits of all training images in their own order, (N, data_size) uint8.
+
+        ValueError if there are fewer than `at_least`.
+        """
+        self.check_training_count(at_least)
         return torch.from_numpy(self.images("train"))
 
     def check_training_count(self, num_images: int) -> None:

@@ -23,8 +23,7 @@ DESCRIPTION = """Variance, bias and cost of all estimators at the same weights a
 
 Variance and bias are those of the gradient w.r.t. all weights and biases of the inference net; per layer, of the
 gradient w.r.t. the mean of every unit. Bias is measured against a long average of common random numbers. Cost is that
-of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, compare.csv, compare.json and
-compare.png."""
+of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, .json and .png."""
 
 
 def build_parser() -> Parser:
@@ -59,7 +58,7 @@ def main(argv: list[str]) -> int:
     }
     write_json(options.output / COMPARE, document)
     print(write_compare(options.output))
-    print(f"written to {options.output}/compare.md, .csv, .json and .png", file=sys.stderr)
+    print(f"written to {options.output}/compare.md, .json and .png", file=sys.stderr)
     return 0
 
 
