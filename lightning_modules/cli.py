@@ -172,8 +172,8 @@ class RelegCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Check the settings, and open the run's folder; who logs, logs there."""
         command, given = str(self.subcommand), self.config[self.subcommand]
-        if given.data is None or not isinstance(given.trainer, Namespace):
-            raise ValueError("data or trainer is null, expected settings; leave it out for the defaults")
+        if None in (given.data, given.results_dir) or not isinstance(given.trainer, Namespace):
+            raise ValueError("data, trainer or results_dir is null, expected settings; leave it out for the defaults")
         check_trainer(vars(given.trainer), command)
         self.settings = self._settings(given)
         if self.only_parse:

@@ -120,7 +120,8 @@ def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp
 
 def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_path: Path) -> None:
     blocked = (
-        "import sys; sys.modules['ray'] = None\nfrom lightning_modules.grid.__main__ import main\nmain(sys.argv[1:])"
+        "import sys; sys.modules['ray'] = None\n"
+        "from lightning_modules.grid.__main__ import main\nsys.exit(main(sys.argv[1:]))"
     )
     arguments = ["--launcher", "ray", "--results", str(tmp_path)]
     done = subprocess.run(
