@@ -18,7 +18,6 @@ COMPARE = "compare.json"
 TEST_BITS = "test_bits.json"
 BENCH = "bench.json"
 LIBRARY = "library.json"
-LIBRARY_TIMES, LIBRARY_TRAINING = "library_times.json", "library_training.json"
 PYRO = "pyro.json"
 CURVES = "curves"  # the folder of event files of the published runs
 WEIGHTS = "weights"  # the folder of the published models

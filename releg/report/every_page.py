@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from releg.records.file_names import BENCH, COMPARE, PROTOCOL_CURVES, PYRO, RACE_RUNS, RUNS, TRIALS
+from releg.records.file_names import BENCH, COMPARE, LIBRARY, PROTOCOL_CURVES, PYRO, RACE_RUNS, RUNS, TRIALS
 from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.figure1 import write_figure1
+from releg.report.library import write_library
 from releg.report.protocol import write_protocol
 from releg.report.pyro import write_pyro
 from releg.report.race import write_race
@@ -28,6 +29,7 @@ PAGES: Sequence[tuple[str, Callable[[Path], object]]] = (
     (PROTOCOL_CURVES, write_protocol),
     (COMPARE, write_compare),
     (BENCH, write_bench),
+    (LIBRARY, write_library),
     (PYRO, write_pyro),
 )
 

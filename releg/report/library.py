@@ -1,119 +1,90 @@
-"""What the library's gradients cost and reach, on releg/README.md: python -m releg.report.library [RESULTS].
-
-Reads library_times.json and library_training.json, writes library.png and the text between the page's two marks.
-"""
+"""library.md and library.png: what the library's estimators cost and reach on three models, from library.json."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from releg.files import write_atomically
-from releg.records.file_names import LIBRARY_TIMES, LIBRARY_TRAINING
-from releg.records.names import ESTIMATORS
-from releg.report.figure import in_style, write_figure
-from releg.report.page import Column, markdown
+from releg.records.file_names import LIBRARY
+from releg.report.figure import in_style, panels_beside, write_figure
+from releg.report.numbers import count, one_decimal, plain
+from releg.report.page import Column, made_by, markdown, write_page
 
-PAGE = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- python -m releg.report.library -->\n", "<!-- end -->\n"
-FIGURE = "![validation bound of the VAE against steps and against CPU seconds](../results/library.png)"
-HEADS = {"reinforce": "REINFORCE, 2 samples", "flips": "CRN, 8 flips per layer", "all": "CRN, all flips"}
+TITLES = {"sbn": "SBN(200-200)", "vae": "three-layer VAE", "categorical": "categorical VAE"}
 STYLES: dict[str, Any] = {
-    "reinforce": {"label": "REINFORCE, leave-one-out", "color": ESTIMATORS["lr"].colour},
-    "flips": {"label": "CRN, 8 flips per layer", "color": ESTIMATORS["crn"].colour, "linestyle": "--"},
-    "all": {"label": "CRN, all flips", "color": ESTIMATORS["crn"].colour},
+    "all_flips": {"label": "CRN, all flips", "color": "#0b3c8c"},
+    "eight_flips": {"label": "CRN, 8 flips per layer", "color": "#0b3c8c", "linestyle": "--"},
+    "disarm": {"label": "DisARM", "color": "#2a8a57"},
+    "leave_one_out": {"label": "RLOO, 2 samples", "color": "#d1700f"},
+    "reinmax": {"label": "ReinMax (biased)", "color": "#8a5aa8", "linestyle": ":"},
 }
-LOWEST = -210  # nats: below this, the curves coincide
+CAPTION = """# What the library's estimators cost and reach
 
-Row = Mapping[str, Any]
+On binarised MNIST, {batch} images per step: SBN(200-200) with the estimators made for it; the VAE of
+`releg/examples/three_layer_vae.py`, 200 Bernoulli variables in three layers, with `releg.gradient`; that of
+`releg/examples/categorical_vae.py`, 30 variables of ten states, with `releg.functional`. Lower is better.
+
+- ms: CPU time of a step of Adam on one thread, medians over turns
+- variance: of the mean gradient of a batch for the parameters of q, summed over them, all at the weights after
+  {steps_before} steps with RLOO
+- negative elbo: nats per image, of {validation_images} validation images, after {seconds} CPU seconds of training at
+  the best of the rates that were tried, {rates}; one seed, so that small differences mean nothing"""
+Report = Mapping[str, Any]
 
 
-def write_library(results: Path, page: Path = PAGE) -> None:
-    """Write the tables of the page, and the figure."""
-    training = json.loads((results / LIBRARY_TRAINING).read_bytes())
-    write_figure(results / "library.png", draw(training))
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    shown = "\n\n".join([*times(results), FIGURE, *bounds(training)])
-    write_atomically(page, f"{before}{BEGIN}{shown}\n{END}{after}")
+def write_library(results: Path) -> None:
+    """Write the page and its figure; models that were measured in part are left out."""
+    report = json.loads((results / LIBRARY).read_bytes())
+    settings = {**report["settings"], "rates": ", ".join(f"{rate:g}" for rate in report["settings"]["rates"])}
+    models = {name: report["models"].get(name, {}) for name in TITLES}
+    whole = {name: measured for name, measured in models.items() if len(measured) == 3}
+    draw(results / "library.png", whole)
+    parts = [CAPTION.format_map(settings), "![negative elbo against CPU seconds](library.png)"]
+    for name, measured in whole.items():
+        parts += [f"## {TITLES[name][0].upper()}{TITLES[name][1:]}", markdown(columns(measured), list(STYLES))]
+    write_page(results / "library.md", *parts, "## How it was made", made_by(list(report["provenance"].values())))
 
 
-def times(results: Path) -> list[str]:
-    """Milliseconds per gradient by number of units, and its memory."""
-    report = json.loads((results / LIBRARY_TIMES).read_bytes())
-    memory = ", ".join(
-        f"{peak['tensors']:g} MiB under a bound of {bound}" for bound, peak in report["memory_mib"].items()
-    )
-    columns: list[Column[Row]] = [
-        Column("units", lambda row: str(row["units"]), is_text=True),
-        *(Column(head, partial(_milliseconds, way)) for way, head in HEADS.items()),
-    ]
+def columns(measured: Report) -> list[Column[str]]:
+    """The columns of a model's table, whose rows are ways to estimate the gradient."""
+
+    def last(way: str) -> Any:
+        return best(measured, way)["points"][-1]
+
     return [
-        markdown(columns, report["rows"]),
-        f"CPU milliseconds per gradient with its backward pass, 50 rows, one thread of "
-        f"{report['provenance']['processor']}; medians over turns in one process. The tensors of a gradient with 200 "
-        f"units, including its sample, take at most {memory}.",
+        Column("estimator", lambda way: STYLES[way]["label"], is_text=True),
+        Column("ms", lambda way: plain(measured["times"][way])),
+        Column("variance", lambda way: plain(measured["variances"][way])),
+        Column("negative elbo", lambda way: one_decimal(last(way)["negative_elbo"])),
+        Column("steps", lambda way: count(last(way)["steps"])),
+        Column("rate", lambda way: f"{best(measured, way)['rate']:g}"),
     ]
 
 
-def _milliseconds(way: str, row: Row) -> str:
-    return f"{1000 * row['seconds'][way]:.0f}"
-
-
-def bounds(report: Row) -> list[str]:
-    """Bounds by learning rate after the same steps, and after the same seconds at the rate of the figure."""
-    seconds = min(run["points"][-1]["seconds"] for run in _shown(report))
-    points = {(run["way"], run["rate"]): run["points"] for run in report["runs"]}
-
-    def at_the_end(rate: float, way: str) -> str:
-        return next(f"{point['elbo']:.1f}" for point in points[way, rate] if point["step"] == report["steps"])
-
-    def in_time(way: str) -> Row:
-        return [point for point in points[way, report["rate"]] if point["seconds"] <= seconds][-1]
-
-    columns: list[Column[str]] = [
-        Column("bound, nats", lambda way: STYLES[way]["label"], is_text=True),
-        *(Column(f"rate {rate:g}", partial(at_the_end, rate)) for rate in sorted({rate for _, rate in points})),
-        Column(f"{seconds:.0f} s", lambda way: f"{in_time(way)['elbo']:.1f}"),
-        Column("steps in that time", lambda way: str(in_time(way)["step"])),
-    ]
-    return [
-        markdown(columns, list(STYLES)),
-        f"Validation bounds after {report['steps']} steps of Adam by learning rate, and after the same CPU seconds "
-        f"at {report['rate']:g}, the best rate for REINFORCE, which the figure shows. One seed, {report['batch']} "
-        "images per step.",
-    ]
-
-
-def _shown(report: Row) -> list[Row]:
-    """The runs of the figure."""
-    return [run for run in report["runs"] if run["rate"] == report["rate"]]
+def best(measured: Report, way: str) -> Report:
+    """The run with the rate that ends lowest."""
+    runs = [run for run in measured["training"] if run["way"] == way]
+    return min(runs, key=lambda run: run["points"][-1]["negative_elbo"])
 
 
 @in_style
-def draw(report: Row) -> Figure:
-    """The validation bound against steps and against seconds."""
-    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    for run in _shown(report):
-        points = run["points"][1:]
-        for panel, axis in ((left, "step"), (right, "seconds")):
-            across = [point[axis] for point in points]
-            panel.plot(across, [point["elbo"] for point in points], linewidth=1.2, **STYLES[run["way"]])
-    left.set(xlabel="training steps", ylabel="validation bound, nats", xlim=(0, report["steps"]))
-    right.set(xlabel="CPU seconds of one thread", xscale="log")
-    right.xaxis.set_major_formatter("{x:g}")
-    highest = max(point["elbo"] for run in _shown(report) for point in run["points"])
-    left.set_ylim(LOWEST, highest + 5)
-    left.legend(frameon=False, loc="lower right")
-    return figure
+def draw(path: Path, models: Mapping[str, Report]) -> None:
+    """The negative elbo against seconds, a panel for each model."""
+    figure, panels = panels_beside(len(models))
+    for panel, (name, measured) in zip(panels, models.items(), strict=True):
+        panel.set_title(TITLES[name], fontsize=8)
+        for way, style in STYLES.items():
+            _curve(panel, best(measured, way)["points"][1:], style)
+        panel.set(xlabel="CPU seconds of one thread", xlim=(0, None))
+    panels[0].set_ylabel("negative elbo, validation (nats)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(STYLES))
+    write_figure(path, figure)
 
 
-if __name__ == "__main__":
-    write_library(Path(sys.argv[1] if len(sys.argv) > 1 else "results"))
+def _curve(panel: Axes, points: list[Report], style: Mapping[str, Any]) -> None:
+    panel.plot([p["seconds"] for p in points], [p["negative_elbo"] for p in points], linewidth=1.2, **style)

@@ -1,8 +1,7 @@
-"""The library's page: its examples do what it says, and its numbers are those of the results."""
+"""The examples of the library's page do what it says."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ from torch.distributions import Bernoulli, Categorical
 
 import releg
 from releg.examples.three_layer_vae import ThreeLayerVAE
-from releg.report.library import BEGIN, END, PAGE, write_library
 from tests.environment import ROOT
 from tests.pages import blocks, link_weights, section
-
-TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def run(title: str, number: int) -> dict[str, object]:
@@ -95,20 +91,3 @@ def test_the_gradient_of_a_distributions_encoder_is_that_of_the_expectation() ->
     _, surrogate = releg.functional.common_random_numbers(q.logits[:, None], lambda z: table.gather(1, z).squeeze(1))
     found = torch.autograd.grad(-surrogate.sum(), list(encoder.parameters()))
     torch.testing.assert_close(found, exact)  # one variable: no noise is left
-
-
-def test_times_and_bounds_are_those_of_the_results(tmp_path: Path) -> None:
-    for name in ("library_times.json", "library_training.json"):
-        (tmp_path / name).write_bytes((ROOT / "results" / name).read_bytes())
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}old\n{END}after\n", encoding="utf-8")
-    write_library(tmp_path, page)
-    written = page.read_text(encoding="utf-8")
-    assert written.startswith("before\n")
-    assert written.endswith("after\n")
-    block = written.partition(BEGIN)[2].partition(END)[0]
-    assert block == TEXT.partition(BEGIN)[2].partition(END)[0]
-    assert (tmp_path / "library.png").stat().st_size > 10_000
-    report = json.loads((tmp_path / "library_training.json").read_bytes())
-    assert report["steps"] == 500
-    assert len(report["runs"]) == 9  # three gradients with three rates

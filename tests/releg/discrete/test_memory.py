@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.profiler import record_function
+from torch.profiler import ProfilerActivity, profile, record_function
 
-from lightning_modules.studies.tensor_memory import tensor_levels
 from releg.discrete import DiscreteModel, Gradient, Layer, Values, gradient
 from releg.examples.three_layer_vae import ThreeLayerVAE
 
@@ -31,6 +30,27 @@ def categorical() -> tuple[DiscreteModel, F, Tensor]:
 def answer_bytes(answer: Gradient) -> int:
     """Of f_k, and of the changes of f that become gradients."""
     return sum(2 * f_k.numel() * f_k.element_size() for f_k in answer.clamped_f.values())
+
+
+def tensor_levels(function: Callable[[], object], mark: str = "") -> list[int]:
+    """Bytes that tensors took above what was there before, after each allocation and release while the function ran.
+
+    Args:
+        function: what is measured; its result is released afterwards.
+        mark: if there are `torch.profiler.record_function`s of this name, count from the first to the last of them.
+    """
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        result = function()
+    del result
+    events = recorded.profiler.kineto_results.events()
+    marks = [event.end_ns() for event in events if event.name() == mark]
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    level, levels = 0, [0]
+    for time, change in changes:
+        if not marks or min(marks) <= time <= max(marks):
+            level += change
+            levels.append(level)
+    return levels
 
 
 @pytest.mark.parametrize(
