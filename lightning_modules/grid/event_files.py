@@ -23,11 +23,14 @@ Row = dict[str, str]  # of metrics.csv
 
 
 def write_event_files(results: Path, entries: Iterable[Entry]) -> None:
-    """Write the files of those runs that are here; the others keep theirs."""
-    for entry in entries:
+    """Write the files of those runs that are here; other runs keep theirs, and no run leaves one when it goes."""
+    files = {results / CURVES / entry.net / entry.estimator / f"seed{entry.seed}" / NAME: entry for entry in entries}
+    for path, entry in files.items():
         if entry.is_here:
-            folder = results / CURVES / entry.net / entry.estimator / f"seed{entry.seed}"
-            write_event_file(folder / NAME, read_metrics(entry.folder / METRICS))
+            write_event_file(path, read_metrics(entry.folder / METRICS))
+    for path in (results / CURVES).rglob(NAME):
+        if path not in files:
+            path.unlink()
 
 
 def write_event_file(path: Path, rows: Sequence[Row]) -> None:

@@ -1,9 +1,9 @@
 """python -m lightning_modules.grid.publish BUDGET: put what was trained among the published results, for maintainers.
 
-Takes the finished runs of results/mine/BUDGET. Their numbers, thinned curves for TensorBoard, the best model of each
-cell and Figure 1's measurement go to results/ (budget standard) or results/BUDGET; published runs of other cells and
-seeds stay. The runs are copied to that folder's runs/, which git ignores: tables and figures are made from there.
-`git diff` shows what changed.
+Takes the finished runs of results/mine/BUDGET, also while others are training there. Their numbers, thinned curves for
+TensorBoard, the best model of each cell and Figure 1's measurement go to results/ (budget standard) or results/BUDGET.
+Published runs of other cells stay, and so do other seeds of a cell if they have the same settings. `git diff` shows
+what changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from lightning_modules import OWN_RESULTS, RESULTS
@@ -19,12 +18,13 @@ from lightning_modules.grid import weights
 from lightning_modules.grid.event_files import write_event_files
 from lightning_modules.grid.record import merged, recorded
 from lightning_modules.run.lock import locked
-from releg.records.file_names import MEASUREMENTS, PAPER
-from releg.records.names import BUDGETS, LONGEST_BUDGETS, PUBLISHED_BUDGET
-from releg.records.runs import write_runs
+from releg.records.file_names import PAPER
+from releg.records.names import BUDGETS, ESTIMATORS, LONGEST_BUDGETS, PUBLISHED_BUDGET
+from releg.records.runs import Entry, write_runs
+from releg.report.curves import measured_run, measurement_file
 from releg.report.every_page import write_every_page
+from releg.report.page import remove
 
-NOT_COPIED = shutil.ignore_patterns("last.ckpt", "previous.ckpt", "events.out.tfevents.*", "*.txt", ".*")
 HAVE_WEIGHTS = (PUBLISHED_BUDGET, *LONGEST_BUDGETS)
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("budget", choices=BUDGETS)
     budget = parser.parse_args(arguments).budget
     published = RESULTS if budget == PUBLISHED_BUDGET else RESULTS / budget
-    with locked(OWN_RESULTS / budget), locked(published):
+    with locked(published):
         try:
             publish(OWN_RESULTS / budget, published, budget in HAVE_WEIGHTS)
         except (OSError, ValueError) as error:
@@ -44,23 +44,40 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def publish(mine: Path, published: Path, with_weights: bool) -> None:
-    """Merge the runs of one results folder into another one, and write its tables and figures."""
+    """Merge the runs of one results folder into another one, and write its tables and figures.
+
+    The runs' own folders stay where they are. Without them, as in a fresh clone, the pages are made from what is kept.
+    """
     new = [entry for entry in recorded(mine) if entry.is_here]
     if not new:
         raise ValueError(f"there is no finished run in {mine}, expected those that bash reproduce.sh trains; run it")
-    moved = [replace(entry, folder=published / entry.folder.relative_to(mine)) for entry in new]
-    for entry, copy in zip(new, moved, strict=True):
-        shutil.copytree(entry.folder, copy.folder, ignore=NOT_COPIED, dirs_exist_ok=True)
-    if (mine / MEASUREMENTS).is_dir():
-        shutil.copytree(mine / MEASUREMENTS, published / MEASUREMENTS, dirs_exist_ok=True)
+    before = recorded(published)
+    entries = merged(before, new)
     if not (published / PAPER).is_file():
         shutil.copy(mine / PAPER, published)
-    entries = merged(recorded(published), moved)
     write_runs(published, entries, {})
-    write_event_files(published, moved)
+    write_event_files(published, entries)
+    _copy_measurements(mine, published, entries)
     if with_weights:
         weights.publish(published, entries)
     write_every_page(published)
+    stay = {(entry.cell, entry.seed) for entry in entries}
+    for entry in before:
+        if (entry.cell, entry.seed) not in stay:
+            print(f"SBN({entry.net}) {entry.estimator} seed {entry.seed} had other settings: removed", file=sys.stderr)
+
+
+def _copy_measurements(mine: Path, published: Path, entries: list[Entry]) -> None:
+    """Publish what was measured at the end of these runs; delete what belongs to runs that have left."""
+    trained = {entry.trained for entry in entries}
+    for name in ESTIMATORS:
+        ours, theirs = (measurement_file(folder, name) for folder in (mine, published))
+        if measured_run(ours) in trained:
+            theirs.parent.mkdir(exist_ok=True)
+            for suffix in (".csv", ".json"):
+                shutil.copy(ours.with_suffix(suffix), theirs.with_suffix(suffix))
+        elif measured_run(theirs) not in trained:
+            remove(theirs, theirs.with_suffix(".json"))
 
 
 if __name__ == "__main__":

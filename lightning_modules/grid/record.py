@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.run.folder import read_config
-from lightning_modules.run.identity import settings_of
+from lightning_modules.run.identity import NO_PART_OF_IDENTITY, differences, settings_of
 from lightning_modules.run.provenance import read_provenance, without_command
 from releg.records.file_names import RUNS
 from releg.records.names import ARCHITECTURES, ESTIMATORS
@@ -35,9 +36,21 @@ def write_record(results: Path, found: Iterable[RunStatus], missing: Mapping[Gri
 
 
 def merged(earlier: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
-    """All entries in the order of the table, seed by seed; a new one replaces that of the same cell and seed."""
-    entries = {(*entry.cell, entry.seed): entry for entry in (*earlier, *new)}
+    """All entries in the order of the table, seed by seed.
+
+    Of a cell that has new ones, earlier entries of the same seed leave, and those with other settings: a cell is a mean
+    over seeds and over nothing else.
+    """
+    settings = {entry.cell: entry.config for entry in new}
+    kept = [entry for entry in earlier if entry.cell not in settings or _are_same(entry.config, settings[entry.cell])]
+    entries = {(*entry.cell, entry.seed): entry for entry in (*kept, *new)}
     return sorted(entries.values(), key=_order)
+
+
+def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether settings differ at most in the seed, and in options that exist no more and were off."""
+    changed = differences(one, other)
+    return not any(any(changed[name]) for name in changed.keys() - {*NO_PART_OF_IDENTITY, "seed_everything"})
 
 
 def _order(entry: Entry) -> tuple[int, int, str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,12 @@ class Entry:
         return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
 
     @property
+    def recipe(self) -> str:
+        """How the step is chosen: RMSprop 0.003, hold then linear, warm-up 10,000."""
+        warmup = f", warm-up {self.warmup:,}" if self.warmup else ""
+        return f"{self.optimizer} {self.rate:g}, {self.schedule.replace('_', ' ')}{warmup}"
+
+    @property
     def trained(self) -> str:
         """A digest that tells a run from one that was trained again, even if its config gets settings with defaults."""
         return digest([self.config["seed_everything"], self.result])
@@ -135,7 +142,7 @@ def write_runs(results: Path, entries: Iterable[Entry], missing: Mapping[str, st
 
 
 def _recorded(results: Path, entry: Entry) -> dict[str, Any]:
-    content = without_infinities({**vars(entry), "folder": str(entry.folder.relative_to(results))})
+    content = without_infinities({**vars(entry), "folder": os.path.relpath(entry.folder, results)})
     return {**content, "digest": digest(content)}
 
 
