@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lightning_modules import OWN_RESULTS
+from lightning_modules import OWN_RESULTS, RESULTS
 from lightning_modules.command_line.parser import at_least
 from lightning_modules.grid.grid import make
 from lightning_modules.grid.launchers import local as local_launcher
@@ -56,8 +56,11 @@ class Study:
 
     def main(self, arguments: list[str] | None = None) -> int:
         """Make the runs that are not recorded, and the page. Returns 0; SystemExit, with a sentence, if one failed."""
-        options = options_of(self.description, arguments)
+        options = options_of(self.description, arguments, publishes=True)
         path = options.results / self.file
+        if options.publish:
+            self.publish(path)
+            return 0
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.parent) as lock:
             recorded = self.recorded(path)
@@ -68,6 +71,12 @@ class Study:
             self.write_page(options.results)
         return 0
 
+    def publish(self, path: Path) -> None:
+        """Add the numbers of this file to the published ones, in place of those of the same runs."""
+        published = RESULTS / self.file
+        write_json(published, list((self.recorded(published) | self.recorded(path)).values()))
+        self.write_page(RESULTS)
+
     def recorded(self, path: Path) -> dict[tuple[Any, ...], Numbers]:
         """The numbers that the study's file has, by what was planned; nothing if there is no file."""
         if not path.is_file():
@@ -76,13 +85,17 @@ class Study:
             return {tuple(entry[name] for name in self.fields): entry for entry in json.loads(path.read_bytes())}
 
 
-def options_of(description: str | None, arguments: list[str] | None, results: Path = OWN_RESULTS) -> argparse.Namespace:
-    """The options of every study: how many runs at a time, and the results folder."""
+def options_of(
+    description: str | None, arguments: list[str] | None, results: Path = OWN_RESULTS, publishes: bool = False
+) -> argparse.Namespace:
+    """The options of every study: how many runs at a time, the results folder, and whether to publish what is there."""
     parser = argparse.ArgumentParser(description=description)
     jobs = local_launcher.default_jobs(2)
     parser.add_argument("--jobs", type=at_least(1), default=jobs, help="runs at a time; default: one per core")
     where = f"folder to write to; runs that are recorded there are not made again; default: {results}"
     parser.add_argument("--results", type=Path, default=results, help=where)
+    if publishes:
+        parser.add_argument("--publish", action="store_true", help="make no runs: add the recorded ones to results/")
     return parser.parse_args(arguments)
 
 

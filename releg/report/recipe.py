@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import readable
-from releg.records.file_names import RECIPE_PAGE, RUNS, TRIALS
-from releg.records.names import CONSTANT_RATE, label_of
-from releg.records.runs import Entry, read_runs
+from releg.records.file_names import RECIPE_PAGE, TRIALS
+from releg.records.names import label_of
 from releg.report.numbers import count, distinct, nats
 from releg.report.page import Column, markdown, write_page
 from releg.report.settings import SCHEDULES
@@ -21,9 +20,7 @@ CAPTION = f"""# Trials of the learning rate
 
 Runs with RMSprop and batches of 100, seed 0; negative elbo on the validation images, the lowest of a run, in nats
 (lower is better). Nothing is compared on the test images. `python -m lightning_modules.studies.recipe` makes the
-trials, in `{TRIALS}`; runs of the published table with seed 0 stand beside them, marked with †. Training bits are
-redrawn at every access, or drawn once. A unit is in use if its probability varies over 2,000 validation images, with a
-standard deviation above 0.02; layers from x upwards.
+trials, in `{TRIALS}`. Training bits are redrawn at every access, or drawn once.
 
 {SCHEDULES}"""
 COLUMNS: list[Column[Trial]] = [
@@ -34,20 +31,18 @@ COLUMNS: list[Column[Trial]] = [
     Column("schedule", lambda trial: trial["shape"].replace("_", " "), is_text=True),
     Column("peak rate", lambda trial: f"{trial['rate']:g}"),
     Column("warm-up", lambda trial: count(trial["warmup"])),
-    Column("negative elbo", lambda trial: nats(-trial["val/elbo"]) + "†" * trial.get("published", False)),
+    Column("negative elbo", lambda trial: nats(-trial["val/elbo"])),
     Column("best step", lambda trial: count(trial["best_step"])),
-    Column("units in use", lambda trial: ", ".join(map(str, trial.get("units_in_use", [])))),
 ]
 
 
 def write_recipe(results: Path) -> str:
-    """Write recipe.md: a table per net and number of steps, the lowest bound first."""
+    """Write recipe.md: a table per net and number of steps, the lowest bound of each estimator first."""
     with readable(results / TRIALS, "what python -m lightning_modules.studies.recipe writes", "run it again"):
         trials: list[Trial] = json.loads((results / TRIALS).read_bytes())
         groups = sorted({_group(trial) for trial in trials})
-        beside = [*trials, *(_published(run) for run in _first_seeds(results))]
-        tables = [part for group in groups for part in _table(group, [t for t in beside if _group(t) == group])]
-    made = distinct(text for trial in trials for text in trial["commit"].split("; "))
+        tables = [part for group in groups for part in _table(group, [t for t in trials if _group(t) == group])]
+        made = distinct(text for trial in trials for text in trial["commit"].split("; "))
     return write_page(results / RECIPE_PAGE, CAPTION, *tables, f"Commits: {made}")
 
 
@@ -59,25 +54,3 @@ def _group(trial: Trial) -> tuple[str, int]:
 def _table(group: tuple[str, int], trials: Sequence[Trial]) -> list[str]:
     ordered = sorted(trials, key=lambda trial: (trial["estimator"], -trial["val/elbo"]))
     return [f"## SBN({group[0]}), {group[1]:,} steps", markdown(COLUMNS, ordered)]
-
-
-def _first_seeds(results: Path) -> list[Entry]:
-    """The runs of the published table that belong beside the trials: those with seed 0 whose rate falls."""
-    runs = read_runs(results) if (results / RUNS).is_file() else []
-    return [run for run in runs if run.seed == 0 and run.schedule != CONSTANT_RATE]
-
-
-def _published(run: Entry) -> Trial:
-    """A run of the published table, as a trial."""
-    return {
-        "architecture": run.net,
-        "estimator": run.estimator,
-        "rate": run.rate,
-        "shape": run.schedule,
-        "steps": run.steps,
-        "binarization": run.config.get("data.binarization"),
-        "warmup": run.warmup,
-        "published": True,
-        "val/elbo": run.result["val/elbo"],
-        "best_step": run.result["best_step"],
-    }

@@ -10,6 +10,7 @@ from lightning_modules import CONFIGS
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.grid.process import LOG
 from lightning_modules.run.lock import locked
+from lightning_modules.studies import study as module
 from lightning_modules.studies.study import Numbers, Study, make_missing, options_of
 from releg.records.file_names import RESULT
 
@@ -49,6 +50,19 @@ def test_a_study_makes_what_is_not_recorded_and_writes_its_page(tmp_path: Path) 
     assert json.loads(file.read_text()) == [entries[0], {"rate": 0.1, "bound": -3.0}, entries[1]]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob(RESULT)} == written
     assert pages == [tmp_path, tmp_path]
+
+
+def test_publishing_adds_what_is_recorded_and_makes_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = list[Path]()
+    study = Study(None, "trials.json", Trial._fields, lambda: [Trial(0.3)], bound, pages.append)
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    (tmp_path / "trials.json").write_text('[{"rate": 0.1, "bound": 1.0, "old": 3}, {"rate": 0.2, "bound": 2.0}]')
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "trials.json").write_text('[{"rate": 0.2, "bound": 4.0}, {"rate": 0.4, "bound": 5.0}]')
+    assert study.main(["--publish", "--results", str(tmp_path / "mine")]) == 0
+    entries = json.loads((tmp_path / "trials.json").read_text())
+    assert [(entry["rate"], entry["bound"]) for entry in entries] == [(0.1, 1.0), (0.2, 4.0), (0.4, 5.0)]
+    assert pages == [tmp_path]
 
 
 @pytest.mark.long
