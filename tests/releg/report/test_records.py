@@ -30,6 +30,14 @@ def test_the_fastest_three_seeds_whose_mean_reaches_the_papers_bound_come_first(
     ]
 
 
+def test_an_estimator_with_fewer_seeds_stands_where_it_has_nothing_else(tmp_path: Path) -> None:
+    crn, alone = runs(240.0, [98.1, 98.1, 98.1], 3000), runs(60.0, [98.0], 1000)
+    lr = runs(600.0, [98.0], 9000, "lr")
+    text = write_records(write_results(tmp_path, [*crn, *alone, *lr])).split("## ")[2]
+    cells = [line.split(" | ") for line in text.splitlines() if line.startswith(("| CRN", "| LR"))]
+    assert [(each[0], each[2], each[6]) for each in cells] == [("| CRN", "3,000", "0, 1, 2"), ("| LR", "9,000", "0")]
+
+
 def test_without_a_record_there_is_no_page(tmp_path: Path) -> None:
     (tmp_path / "records.md").touch()
     assert write_records(write_results(tmp_path, runs(60.0, [120.0] * 3, 100))) == ""
