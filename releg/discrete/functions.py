@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.discrete.layers import Layer, Values
+from releg.discrete.layers import Layer, Values, unchanged
 from releg.discrete.model import DiscreteModel, Sample, floating_type
-from releg.functional.variables import checked_f, slope_of, unchanged
+from releg.functional.variables import checked_f, slope_of
 
 F = Callable[[Tensor, Values], Tensor]
 

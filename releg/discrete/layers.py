@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
-from releg.functional.variables import check_numbers, unchanged
+from releg.functional.variables import check_numbers, version
 
 Values = dict[str, Tensor]  # by name of the layer
 Logits = Callable[[Tensor, Values], Tensor]  # x and the values of the parents, N rows each, to the logits
@@ -178,6 +178,18 @@ class Continuous:
                 f"{values.max().item():g}, expected {len(x)} rows of finite numbers; check its function"
             )
         return values
+
+
+def unchanged(name: str, arrays: Sequence[Tensor], call: Callable[[], Tensor]) -> Tensor:
+    """The result of a call; ValueError if it changed one of the arrays in place."""
+    before = [version(array) for array in arrays]
+    value = call()
+    if before != [version(array) for array in arrays]:
+        raise ValueError(
+            f"{name} changes its input in place, expected a function that leaves it alone, since it is used again; "
+            "write z = 2 * z - 1 instead of z.mul_(2).sub_(1), or begin with z = z.clone()"
+        )
+    return value
 
 
 def check_parents(layer: Layer | Continuous) -> None:

@@ -132,26 +132,14 @@ def as_seen(f: F, logits: Tensor, one_hot: bool) -> F:
 
 
 def evaluate(f: F, z: Tensor) -> Tensor:
-    """Checked f(z), (N,)."""
-    value = unchanged("f", [z], lambda: f(z))
+    """Checked f(z), (N,). f gets a copy, since it may change z in place, and the caller uses z again."""
+    value = f(z.clone())
     if isinstance(value, Tensor) and z.dim() == 2 and not z.is_floating_point() and value.shape == z.shape:
         raise ValueError(
             f"f has shape {tuple(value.shape)}, expected ({len(z)},): logits of three axes are (N, units, states) of "
             "categorical variables; sum over units, or flatten the first axes of logits of Bernoulli variables"
         )
     return checked_f(value, len(z), lambda row: z[row].tolist())
-
-
-def unchanged(name: str, arrays: Sequence[Tensor], call: Callable[[], Tensor]) -> Tensor:
-    """The result of a call; ValueError if it changed one of the arrays in place."""
-    before = [version(array) for array in arrays]
-    value = call()
-    if before != [version(array) for array in arrays]:
-        raise ValueError(
-            f"{name} changes its input in place, expected a function that leaves it alone, since it is used again; "
-            "write z = 2 * z - 1 instead of z.mul_(2).sub_(1), or begin with z = z.clone()"
-        )
-    return value
 
 
 def version(array: Tensor) -> int:
@@ -176,7 +164,7 @@ def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tens
 
 def differentiable(f: F, z: Tensor) -> Tensor:
     """f(z), which must depend on z in a way that autograd can follow."""
-    value = evaluate(f, z + 0 if z.is_leaf else z)  # torch forbids leaves to be changed, in words of its own
+    value = evaluate(f, z)
     if z.requires_grad and not value.requires_grad:
         raise ValueError(NO_SLOPE)
     return value
