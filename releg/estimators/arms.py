@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
+from releg.estimators.parts.layer_samples import draw_further, further_noise
 from releg.estimators.parts.signals import continued_signal
 from releg.estimators.parts.simulation import Simulation, check_samples, simulate
 from releg.sbn import SigmoidBeliefNet
@@ -37,12 +38,7 @@ class Arms(Estimator):
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """Noise of the path; then of each layer's further samples and, unless shared, of layers deeper than them."""
-        noise = model.draw_noise(x, generator)
-        for layer in range(len(model.layers)):
-            for _ in range(self.paths - 1):
-                drawn = model.draw_noise(x, generator)[layer:]
-                noise += drawn[:1] if self.shared_noise else drawn
-        return noise
+        return draw_further(model, x, self.paths - 1, generator, self.shared_noise)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """The path, and the further samples of every layer."""
@@ -51,23 +47,19 @@ class Arms(Estimator):
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Compare K coupled samples of each layer in turn."""
         simulation = simulate(model, x, noise)
-        further = iter(noise[len(model.layers) :])
+        further = further_noise(noise, len(model.layers), self.paths - 1, self.shared_noise)
         with torch.no_grad():
-            gradients = [self._gradient(model, simulation, layer, further) for layer in range(len(model.layers))]
+            gradients = [self._gradient(model, simulation, layer, own) for layer, own in enumerate(further)]
         return simulation.answer(gradients, self.samples)
 
     def _gradient(
-        self, model: SigmoidBeliefNet, simulation: Simulation, layer: int, further: Iterator[Tensor]
+        self, model: SigmoidBeliefNet, simulation: Simulation, layer: int, further: list[list[Tensor]]
     ) -> Tensor:
-        path, deeper = simulation.path, len(model.layers) - layer - 1
+        path = simulation.path
         logits, below = path.logits[layer].detach(), path.parents()[layer]
-        own, tails = [], []
-        for _ in range(self.paths - 1):
-            own.append(next(further))
-            tails.append(path.noise[layer + 1 :] if self.shared_noise else [next(further) for _ in range(deeper)])
-        others = self.others(logits, path.noise[layer], torch.stack(own))
+        others = self.others(logits, path.noise[layer], torch.stack([own for own, *_ in further]))
         f = [simulation.signals[layer]]
-        for z, tail in zip(others, tails, strict=True):
+        for z, (_, *tail) in zip(others, further, strict=True):
             f.append(continued_signal(model, layer, below, logits, z, [*path.noise[: layer + 1], *tail]))
         samples = torch.cat([path.z[layer][None], others])  # (K, N, H)
         return coupled_gradient(torch.stack(f), samples, logits, self.both(logits))

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor
 
-from releg.estimators.base import Estimate, Estimator
+from releg.estimators.parts.layer_samples import LayerByLayer, LayerSamples
 from releg.estimators.parts.other_paths import less_others
-from releg.estimators.parts.simulation import check_samples, simulate
-from releg.sbn import SigmoidBeliefNet
 
 
-class LeaveOneOut(Estimator):
+class LeaveOneOut(LayerByLayer):
     """d elbo / d logits[l] = E[mean over k of (f_l^k - mean of f_l^j over j != k) (z[l]^k - mean[l]^k)].
 
-    Each of K independent paths is compared with the others. Kool, van Hoof & Welling (2019); Salimans & Knowles (2014),
-    section 3. Cost: K simulations. Unbiased.
+    Each of K samples of a layer is compared with the others. Kool, van Hoof & Welling (2019); Salimans &
+    Knowles (2014), section 3. Cost: K simulations; of siblings one, and K - 1 more from each layer on. Unbiased.
 
     Args:
-        samples: K, paths per image.
+        samples: K, of each layer for each image.
+        siblings: all K start from the parents on one path, as in the hierarchies of Titsias & Shi (2022) and Shi et al.
+            (2022), who simulate what follows anew for each. Otherwise they are those of K independent paths from x,
+            which is cheaper; from the second layer on the others then have other parents.
     """
 
     label = "RLOO"
 
-    def __init__(self, samples: int = 2) -> None:
-        super().__init__()
-        check_samples(samples, 2, "a path is compared with the others")
-        self.samples = samples
-
-    def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
-        """Multiply each layer's score by its signal minus that of the other paths."""
-        simulation = simulate(model, x, noise)
-        layers = zip(simulation.signals, simulation.scores, strict=True)
-        gradients = [less_others(f.view(-1, self.samples)).flatten()[:, None] * score for f, score in layers]
-        return simulation.answer(gradients, self.samples)
+    def layer_gradient(self, layer: int, drawn: LayerSamples) -> Tensor:
+        """Multiply the scores by the signals less those of the other samples."""
+        return less_others(drawn.f.view(-1, self.compared)).flatten()[:, None] * drawn.scores

@@ -23,6 +23,7 @@ class Simulation:
     generative_logits: list[Tensor]  # (N, H) of p(x | z[0]), ..., p(z[-1]), in the graph
     log_p_terms: list[Tensor]  # (N,) of the same conditionals, in the graph
     signals: list[Tensor]  # (N,) f_l per layer
+    first: int = 0  # the layer of the model that is the first one here; its parents are x here
 
     @property
     def scores(self) -> list[Tensor]:
@@ -44,12 +45,14 @@ class Simulation:
 
         A flip also moves the logits of p(z[l-1] | z[l]) and of q(z[l+1] | z[l]), whose scores are known.
         """
-        path, r, a = self.path, self.generative_logits, self.path.logits
+        path, r, a, of_model = self.path, self.generative_logits, self.path.logits, self.first + layer
         generative_score = bernoulli.score(r[layer].detach(), path.parents()[layer])
-        slope = r[layer + 1].detach() - a[layer].detach() + generative_score @ model.generative[layer].weight.detach()
-        if layer + 1 < len(model.layers):
+        slope = (
+            r[layer + 1].detach() - a[layer].detach() + generative_score @ model.generative[of_model].weight.detach()
+        )
+        if layer + 1 < len(path.z):
             deeper_score = bernoulli.score(a[layer + 1].detach(), path.z[layer + 1])
-            slope = slope - deeper_score @ model.inference[layer + 1].weight.detach()
+            slope = slope - deeper_score @ model.inference[of_model + 1].weight.detach()
         return slope
 
     def answer(self, logit_grads: list[Tensor], samples: int, auxiliary: Tensor | None = None) -> Estimate:
@@ -94,10 +97,35 @@ def simulate(
         first_logits: (N, H) of z[0], if they are known.
     """
     path = model.infer(x, noise[: len(model.layers)], first_logits)
-    generative_logits = model.generative_logits(path.z)
-    scored = zip(generative_logits, [x, *path.z], strict=True)
+    return _scored(path, model.generative_logits(path.z))
+
+
+@torch.no_grad()
+def simulate_from(
+    model: SigmoidBeliefNet, layer: int, below: Tensor, logits: Tensor, noise: Sequence[Tensor]
+) -> Simulation:
+    """Simulate a layer and the deeper ones, given the sample of its parents; without a graph.
+
+    Args:
+        model: the nets.
+        layer: l, the first one of the result.
+        below: (N, ...) x for layer 0, else z[l-1].
+        logits: (N, H) of q(z[l] | below).
+        noise: (N, H) of layer l and the deeper ones.
+    """
+    all_logits, z = [logits], [bernoulli.sample(logits, noise[0])]
+    for deeper in range(layer + 1, len(model.layers)):
+        all_logits.append(model.inference[deeper](z[-1]))
+        z.append(bernoulli.sample(all_logits[-1], noise[deeper - layer]))
+    generated = [model.generative[layer + place](value) for place, value in enumerate(z)]
+    path = Trajectory(below, below, list(noise), all_logits, z)
+    return _scored(path, [*generated, model.prior_logits.expand_as(z[-1])], layer)
+
+
+def _scored(path: Trajectory, generative_logits: list[Tensor], first: int = 0) -> Simulation:
+    scored = zip(generative_logits, [path.x, *path.z], strict=True)
     log_p_terms = [bernoulli.log_prob(r, value).sum(-1) for r, value in scored]
-    return Simulation(path, generative_logits, log_p_terms, layer_signals(log_p_terms, path.log_q_terms()))
+    return Simulation(path, generative_logits, log_p_terms, layer_signals(log_p_terms, path.log_q_terms()), first)
 
 
 def squared(logit_grads: Sequence[Tensor]) -> Tensor:

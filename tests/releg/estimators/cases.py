@@ -44,6 +44,14 @@ def noise_below_opposites_and_flips(depth: int) -> Sequence[int]:
     return [*noise_below_opposites(depth), *noise_below_opposites(depth)]
 
 
+def noise_of_siblings(depth: int) -> Sequence[int]:
+    return [deeper for layer in range(depth) for deeper in range(layer, depth)]
+
+
+def noise_of_two_siblings(depth: int) -> Sequence[int]:
+    return [deeper for layer in range(depth) for _ in range(2) for deeper in range(layer, depth)]
+
+
 def one_of_the_layer(logits: Tensor) -> Tensor:
     return logits.new_full(logits.shape, 1 / logits.shape[-1])
 
@@ -66,6 +74,7 @@ class Case:
     listed: bool = False  # whether a test of its own lists what cells cannot
 
 
+SIBLING_NETS = [[3], [2, 1], [1, 2], [1, 1, 1]]
 SMALL_NETS = [[3], [2, 2], [1, 1, 1], [1, 2, 1]]
 CASES: dict[str, Case] = {
     "lr without baseline": Case(LikelihoodRatio, independent=True),
@@ -88,6 +97,12 @@ CASES: dict[str, Case] = {
     "muprop with baselines": Case(lambda: MuProp([InputDependent(hidden=5), RunningAverage()]), independent=True),
     "rloo": Case(LeaveOneOut),
     "rloo, 3 samples": Case(lambda: LeaveOneOut(samples=3)),
+    "sibling rloo": Case(lambda: LeaveOneOut(siblings=True), noise_of_siblings, nets=SIBLING_NETS),
+    "sibling double control": Case(lambda: DoubleControl(siblings=True), noise_of_siblings, nets=SIBLING_NETS),
+    "sibling rodeo": Case(lambda: Rodeo(hidden=5, siblings=True), noise_of_siblings, nets=SIBLING_NETS),
+    "sibling rodeo, 3 samples": Case(
+        lambda: Rodeo(3, hidden=5, siblings=True), noise_of_two_siblings, nets=[[2], [1, 1]]
+    ),
     "vimco": Case(Vimco),
     "vimco, 3 samples": Case(lambda: Vimco(samples=3)),
     "optimal baseline": Case(lambda: OptimalBaseline(samples=2)),
