@@ -10,21 +10,15 @@ PAGES = [ROOT / folder / "README.md" for folder in FOLDERS]
 
 
 def section(folder: str, title: str) -> str:
-    """The text under a title of a folder's README."""
-    return (ROOT / folder / "README.md").read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-def paragraph(folder: str, words: str) -> str:
-    """The paragraph or list item of a folder's README that has these words, in one line."""
+    """The text under a title of a folder's README; without a title, what comes before the first one."""
     text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
-    parts = [" ".join(part.split()) for part in re.split(r"\n\n|\n(?=[-|] )", text)]
-    (found,) = (part for part in parts if words in part)
-    return found
+    return (text.split(f"\n## {title}\n")[1] if title else text).split("\n## ")[0]
 
 
-def decimals(text: str) -> set[str]:
-    """The numbers with a decimal point in a text: those that were measured. Links do not count."""
-    return set(re.findall(r"(?<![\w./-])\d+\.\d+(?![\w/])", re.sub(r"\]\([^)]*\)", "]", text)))
+def numbers(text: str) -> set[str]:
+    """All numbers like 1.5, 200,000 and 10⁵, except in links, tables and code."""
+    text = re.sub(r"\]\([^)]*\)|^\|[^\n]*|^```.*?^```|`[^`\n]*`", "]", text, flags=re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"(?<![\w./:-])(?:\d+\.\d+|\d{1,3}(?:,\d{3})+|10[⁰-⁹]+)(?![\w/])", text))
 
 
 def blocks(text: str, language: str) -> list[str]:
