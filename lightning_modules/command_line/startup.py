@@ -9,8 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -45,24 +43,20 @@ def not_from_here() -> None:
         sys.path.insert(place, here)
 
 
-def find_own_modules(arguments: list[str]) -> None:
+def find_own_modules(words: list[str]) -> None:
     """Add the current folder to the end of the import path, but only if the user names a class that is in it.
 
     Libraries try to import packages that may not be installed. If the folder were always searched, a file of such a
-    name would be run even by a command that only reads a checkpoint. The user names classes as values of settings: on
-    the command line, in the configs given there and, with --trust, in the config beside a checkpoint.
+    name would be run even by a command that only reads a checkpoint. The user names classes on the command line, in the
+    configs given there and, with --trust, in the config beside a checkpoint.
     """
-    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    texts = [value for option, value in pairwise(words) if re.match(r"--(model|data|trainer)(?!-)", option)]
-    files = [Path(word) for word in words if os.path.exists(word)]
-    if "--trust" in words:
-        files += [file.with_name("config.yaml") for file in files]
-    texts += [file.read_text(errors="replace") for file in files if file.suffix in (".yaml", ".yml") and file.is_file()]
-    here = current_folder()
-    for name in re.findall(r"(?<![\w./])([A-Za-z_]\w*)\.[A-Za-z_]", re.sub("#.*", "", "\n".join(texts))):
-        is_here = Path(here, name).is_dir() or Path(here, f"{name}.py").is_file()
-        if is_here and name not in sys.modules and find_spec(name) is None:
-            sys.path.append(here)
+    files = [*words, *(os.path.join(os.path.dirname(word), "config.yaml") for word in words if "--trust" in words)]
+    configs = [Path(file) for file in files if file.endswith((".yaml", ".yml")) and os.path.isfile(file)]
+    texts = [*words, *(re.sub("#.*", "", config.read_text(errors="replace")) for config in configs)]
+    for module in re.findall(r"(?<![\w./-])([A-Za-z_]\w*(?:\.\w+)*)\.[A-Z]", "\n".join(texts)):  # of module.Class
+        path = os.path.join(current_folder(), *module.split("."))
+        if os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py"):
+            sys.path.append(current_folder())
 
 
 @contextmanager

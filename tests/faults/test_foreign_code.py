@@ -140,6 +140,8 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
         (["fit", "--config", "foreign.yaml", "--config=foreign.yaml"], False),  # a shipped config's name may be this
         (["variance", "--ckpt", "none.ckpt", "--output", "foreign.csv"], False),
         (["fit", "--config", "remark.yaml"], False),
+        (["fit", "--data.data_dir", "foreign.v2"], False),
+        (["test", "--config", "names_files.yaml"], False),
         (["fit", "--model.estimator", "releg.foreign.Foreign"], False),
     ],
 )
@@ -149,6 +151,7 @@ def test_modules_of_the_current_folder_are_found_only_if_the_user_names_one(
     rename(folder, {"class_path": "foreign.Foreign"})
     (folder / "mine.yaml").write_text("model: {estimator: {class_path: foreign.Foreign}}")
     (folder / "remark.yaml").write_text("model: {weight_decay: 0}  # instead of foreign.Foreign, as in: foreign.yaml")
+    (folder / "names_files.yaml").write_text("{results_dir: foreign.results, data: {data_dir: foreign.v2}}")
     (folder / "torch").mkdir()
     (folder / "best.py").write_text(MODULE)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(folder)])
