@@ -40,9 +40,6 @@ from releg.discrete import (
     Node as Node,
 )
 from releg.discrete import (
-    bernoulli_node as bernoulli_node,
-)
-from releg.discrete import (
     gradient as gradient,
 )
 from releg.estimators.arm import Arm as Arm

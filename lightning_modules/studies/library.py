@@ -111,19 +111,18 @@ def three_layer_vae(way: Way, mean: Tensor) -> Problem:
 def categorical_vae(way: Way, mean: Tensor) -> Problem:
     """The example, with 30 variables of ten states. All ways use the divergence in closed form."""
     vae = CategoricalVAE(mean)
-    options = way.options if way.function == "reinmax" else {**way.options, "one_hot": True}
 
     def answer(x: Tensor, function: str, options: dict[str, Any]) -> tuple[functional.Answer, Tensor]:
         logits = vae.logits(x)
-        estimate = getattr(functional, function)
-        return estimate(logits, lambda z: vae.log_likelihood(x, z), **options), vae.divergence(logits)
+        estimate = partial(getattr(functional, function), one_hot=True, **options)
+        return estimate(logits, lambda z: vae.log_likelihood(x, z)), vae.divergence(logits)
 
     def surrogate(x: Tensor) -> Tensor:
-        estimated, divergence = answer(x, way.function, options)
+        estimated, divergence = answer(x, way.function, way.options)
         return estimated.surrogate + divergence
 
     def elbo(x: Tensor) -> Tensor:
-        estimated, divergence = answer(x, "likelihood_ratio", {"one_hot": True})
+        estimated, divergence = answer(x, "likelihood_ratio", {})
         return estimated.value - divergence
 
     return Problem(vae, list(vae.encoder.parameters()), surrogate, elbo)

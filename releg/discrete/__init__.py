@@ -7,25 +7,25 @@ of E f(x, z) for all parameters at once, whether layers share them or not, inclu
 
 >>> import torch
 >>> from torch import nn
->>> from releg.discrete import DiscreteModel, Node, bernoulli_node, gradient
+>>> from releg.discrete import DiscreteModel, Layer, Node, gradient
 >>> class HardExperts(nn.Module):
 ...     '''One of three straight lines is chosen for each x, then whether to turn it upside down.'''
 ...     def __init__(self):
 ...         super().__init__()
 ...         self.choice, self.turn, self.lines = nn.Linear(1, 3), nn.Linear(1, 3), nn.Linear(1, 3)
-...     def nodes(self):
+...     def layers(self):
 ...         return [
 ...             Node("expert", (), lambda x, z: self.choice(x), states=3),
-...             bernoulli_node("turned", ("expert",), lambda x, z: self.of_expert(self.turn(x), z)),
+...             Layer("turned", ("expert",), lambda x, z: self.of_expert(self.turn(x), z), units=1),
 ...         ]
 ...     def of_expert(self, values, z):
-...         return values.gather(1, z["expert"][:, None]).squeeze(1)
+...         return values.gather(1, z["expert"][:, None])
 ...     def minus_loss(self, x, z):
 ...         predicted = self.of_expert(self.lines(x), z) * (1 - 2 * z["turned"])
-...         return -(predicted - x.squeeze(1).abs()) ** 2
+...         return -(predicted - x.abs()).square().squeeze(1)
 >>> _ = torch.manual_seed(0)
 >>> net = HardExperts()
->>> model = DiscreteModel(net.nodes())
+>>> model = DiscreteModel(net.layers())
 >>> optimiser = torch.optim.Adam(net.parameters(), lr=0.05)
 >>> x = torch.linspace(-1, 1, 64)[:, None]
 >>> losses = []
@@ -46,11 +46,7 @@ from releg.discrete.layers import (
     Continuous,
     Layer,
     Node,
-    Reparameterisation,
     Values,
-    bernoulli_node,
-    gumbel_max,
-    inverse_cdf,
 )
 from releg.discrete.model import DiscreteModel, Sample
 
@@ -60,11 +56,7 @@ __all__ = [
     "Gradient",
     "Layer",
     "Node",
-    "Reparameterisation",
     "Sample",
     "Values",
-    "bernoulli_node",
     "gradient",
-    "gumbel_max",
-    "inverse_cdf",
 ]

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from releg import functional
-from releg.discrete.flips import flipped_values
+from releg.discrete.flips import flipped_changes
 from releg.discrete.functions import ONE_HOT, F, LayerFunction, check_rows, evaluate
-from releg.discrete.layers import Values, inverse_cdf
+from releg.discrete.layers import Values
 from releg.discrete.memory_use import MemoryUse
 from releg.discrete.model import DiscreteModel, Draw, Sample
 from releg.functional.flip_probabilities import choose, flip_probabilities, gradient_of_mean
-from releg.functional.relaxed import SAMPLERS
+from releg.functional.relaxed import RELAXED
 from releg.functional.variables import NO_SLOPE, Answer, check_flips, check_graph, zero_with_gradient
 
 Estimator = Callable[..., Answer]  # of releg.functional, or one that is called like them
@@ -33,8 +33,7 @@ class Gradient:
     f: Tensor  # (N,) detached, at the sample
     surrogate: Tensor  # (N,) equals -f; its gradient is the estimate of the gradient of -E f for every parameter
     sample: Sample
-    clamped_f: Values  # (N, units, states) per layer, (N, states) per node: f with a unit clamped; nan: not simulated
-    logit_grads: Values  # like the logits, estimate of d E f / d logits; neither has layers that are relaxed
+    logit_grads: Values  # like the logits, estimate of d E f / d logits; none for layers that are relaxed
 
 
 def gradient(
@@ -45,7 +44,6 @@ def gradient(
     generator: torch.Generator | None = None,
     memory_mib: float = 256.0,
     flips: int | None = None,
-    choice: Mapping[str, Tensor] | None = None,
     *,
     estimator: Estimator | str | Mapping[str, Estimator | str] = functional.common_random_numbers,
     shared_noise: bool = True,
@@ -77,31 +75,32 @@ def gradient(
             least one flip. The result depends on this bound only by rounding.
         flips: how many flips to simulate per row and layer; None: all. They are chosen at random, in proportion to
             their part in the gradient of the logits, and reweighted: still unbiased, and cheaper.
-        choice: (N,) uniform numbers per layer that choose the flips; drawn if not given.
         estimator: a function of `releg.functional` or its name, for all layers; or one for each by the layer's name,
             common random numbers for those that are not named.
         shared_noise: simulate what follows a layer with the noise of the sample, as common random numbers always do. It
             usually varies less than new noise, and both are unbiased.
         check: once per model, call f and the layers with some rows repeated; an error if this changes the others.
-        options: further arguments of the estimator, such as samples=4; give functools.partial for those of one layer.
+        options: further arguments, such as samples=4, for all estimators that take them; give functools.partial for
+            those of one layer.
     """
     if memory_mib <= 0:
         raise ValueError(f"memory_mib is {memory_mib}, expected a positive number; the default is 256")
-    check_flips(flips, max((layer.units * (layer.states - 1) for layer in model.discrete), default=1))
-    estimators = _by_layer(model, estimator, options, flips, choice)
+    estimators = _by_layer(model, estimator, options if flips is None else {"flips": flips, **options})
     noise = model.draw_noise(x, generator) if noise is None else noise
     with MemoryUse() as of_sample:
         sample = model.sample(x, noise, _relaxed(model, estimators, generator))
     with MemoryUse() as of_f:
         value = evaluate(f, x, sample.z)
-    differentiates = any(each.func in SAMPLERS for each in estimators.values())
-    if differentiates and torch.is_grad_enabled() and not value.requires_grad:
+    if (
+        any(function.func in RELAXED for function in estimators.values())
+        and torch.is_grad_enabled()
+        and not value.requires_grad
+    ):
         raise ValueError(NO_SLOPE)
     check_graph(value, list(sample.logits.values()))
     if check and not model.is_checked:
         check_rows(model, f, x, sample, value)
         model.is_checked = True
-    clamped_f: Values = {}
     logit_grads: Values = {}
     surrogate = -value
     for layer in model.discrete:
@@ -111,43 +110,34 @@ def gradient(
             mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
             made = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])  # by as many flips as x has rows
             batch = max(1, int(mib * 2**20 * len(x) / (made + _copied_bytes(x, noise, sample))))
-            delta, f_k = _flip_gradient(f_l, batch, **function.keywords)
-            clamped_f[layer.name] = layer.narrow(f_k)
-        elif function.func in SAMPLERS:
+            delta = _flip_gradient(f_l, batch, **function.keywords)
+        elif function.func in RELAXED:
             continue
         else:
             delta, own = _layer_gradient(function, f_l)
             surrogate = surrogate + own
         logit_grads[layer.name] = layer.narrow(delta)
         surrogate = surrogate - zero_with_gradient(sample.logits[layer.name], logit_grads[layer.name])
-    return Gradient(value.detach(), surrogate, sample, clamped_f, logit_grads)
+    return Gradient(value.detach(), surrogate, sample, logit_grads)
 
 
 def _by_layer(
-    model: DiscreteModel,
-    estimator: Estimator | str | Mapping[str, Estimator | str],
-    options: Mapping[str, Any],
-    flips: int | None,
-    choice: Mapping[str, Tensor] | None,
+    model: DiscreteModel, estimator: Estimator | str | Mapping[str, Estimator | str], options: Mapping[str, Any]
 ) -> dict[str, partial[Answer]]:
-    """The estimator of every discrete layer, with its options."""
+    """The estimator of every discrete layer, with those of the options that it takes."""
     names = [layer.name for layer in model.discrete]
     by_layer = dict(estimator) if isinstance(estimator, Mapping) else dict.fromkeys(names, estimator)
     if not by_layer.keys() <= set(names):
         raise ValueError(f"estimator is for {sorted(by_layer)}, expected names of discrete layers, {names}; correct it")
-    for_flips = {} if flips is None else {"flips": flips}
-    found = {}
+    found, unknown = {}, set(options)
     for name in names:
         function = partial(_named(by_layer.get(name, functional.common_random_numbers)))
-        given = options if name in by_layer else {}
-        if function.func is functional.common_random_numbers or not isinstance(estimator, Mapping):
-            given = {**for_flips, **given} if choice is None else {**for_flips, **given, "choice": choice[name]}
-        unknown = given.keys() - signature(function.func).parameters.keys()
-        if unknown:
-            raise ValueError(
-                f"{function.func.__name__} has no argument {sorted(unknown)}, expected one of its docstring"
-            )
-        found[name] = partial(function, **given)  # of a partial, its function with the arguments of both
+        taken = options.keys() & signature(function.func).parameters.keys() - {"one_hot"}  # which is the layer's
+        found[name] = partial(function, **{option: options[option] for option in taken})
+        unknown -= taken
+    if unknown:
+        functions = ", ".join(sorted({function.func.__name__ for function in found.values()}))
+        raise ValueError(f"{functions} has no argument {sorted(unknown)} here, expected one of its docstring")
     return found
 
 
@@ -169,29 +159,34 @@ def _relaxed(
     relaxed: dict[str, Draw] = {}
     for layer in model.discrete:
         function = estimators[layer.name]
-        if function.func is not functional.common_random_numbers and model.reparameterisation is not inverse_cdf:
-            raise ValueError(
-                "the model is reparameterised by gumbel_max, expected inverse_cdf for other estimators than "
-                "common_random_numbers; leave the argument out"
-            )
-        if function.func in SAMPLERS:
+        if function.func in RELAXED:
             if not (layer.is_binary or layer.one_hot):
                 raise ValueError(ONE_HOT.format(layer=layer))
-            relaxed[layer.name] = partial(SAMPLERS[function.func], generator=generator, **function.keywords)
+            relaxed[layer.name] = partial(_drawn, function, generator)
     return relaxed
 
 
-def _flip_gradient(
-    f_l: LayerFunction, batch: int, flips: int | None = None, choice: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Common random numbers of one layer by batches of flips: the gradient by its logits, and f with a unit clamped."""
+def _drawn(function: partial[Answer], generator: torch.Generator | None, logits: Tensor, noise: Tensor) -> Tensor:
+    """The z at which an estimator differentiates f, with the derivative by the logits that it gives z."""
+    seen: list[Tensor] = []
+
+    def f(z: Tensor) -> Tensor:
+        seen.append(z)
+        return z.flatten(1).sum(1)
+
+    function(logits, f, noise, generator)
+    return seen[-1]
+
+
+def _flip_gradient(f_l: LayerFunction, batch: int, flips: int | None = None, choice: Tensor | None = None) -> Tensor:
+    """The gradient of common random numbers by one layer's logits, from batches of flips."""
     layer = f_l.layer
+    check_flips(flips, max(other.units * (other.states - 1) for other in f_l.model.discrete))
     logits, z = layer.widen(f_l.sample.logits[layer.name].detach()), layer.read(f_l.sample.z[layer.name])
     probabilities = None if flips is None else flip_probabilities(logits, z, flips)
     wanted, weight = choose(logits, z, probabilities, choice, f_l.generator)
-    f_k = flipped_values(f_l, wanted, batch)
-    changes = torch.where(wanted, (f_k - f_l.value[:, None, None]) * weight.to(f_k.dtype), 0)
-    return gradient_of_mean(logits, changes), f_k
+    changes = flipped_changes(f_l, wanted, batch)
+    return gradient_of_mean(logits, torch.where(wanted, changes * weight.to(changes.dtype), 0))
 
 
 def _layer_gradient(function: partial[Answer], f_l: LayerFunction) -> tuple[Tensor, Tensor]:

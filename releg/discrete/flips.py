@@ -115,19 +115,16 @@ def _simulate_layer(
 
 
 @torch.no_grad()
-def flipped_values(f_l: LayerFunction, wanted: Tensor, batch: int) -> Tensor:
-    """f with one unit set to each state, (N, units, states): nan unless that is the sample's state or a wanted flip.
+def flipped_changes(f_l: LayerFunction, wanted: Tensor, batch: int) -> Tensor:
+    """f after each wanted flip minus f before, (N, units, states); zero for all others.
 
     Args:
         f_l: f as a function of the layer that is flipped.
         wanted: (N, units, states) mask of the flips to simulate.
         batch: the largest number of flips to simulate together.
     """
-    layer, value = f_l.layer, f_l.value
-    states = layer.read(f_l.sample.z[layer.name]).long()[..., None]
-    f_k = torch.full(wanted.shape, torch.nan, dtype=value.dtype, device=value.device)
-    f_k.scatter_(2, states, value[:, None, None].expand(states.shape))
+    changes = torch.zeros(wanted.shape, dtype=f_l.value.dtype, device=f_l.value.device)
     for flips in flips_of(wanted, batch):
-        x, z = simulate(f_l.model, layer, f_l.sample, f_l.x, f_l.noise, flips)
-        f_k[flips.row, flips.unit, flips.state] = evaluate(f_l.f, x, z).to(value.dtype)
-    return f_k
+        x, z = simulate(f_l.model, f_l.layer, f_l.sample, f_l.x, f_l.noise, flips)
+        changes[flips.row, flips.unit, flips.state] = evaluate(f_l.f, x, z) - f_l.value[flips.row]
+    return changes

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg import bernoulli, categorical
-from releg.functional.variables import check_numbers, version
+from releg.functional.variables import check_numbers, check_tensor, version
 
 Values = dict[str, Tensor]  # by name of the layer
 Logits = Callable[[Tensor, Values], Tensor]  # x and the values of the parents, N rows each, to the logits
@@ -64,7 +63,7 @@ class Layer:
         """Values as f and other layers see them, from states (N, units); dtype is that of all but long values."""
         if self.one_hot:
             return self.narrow(torch.nn.functional.one_hot(states.long(), self.states).to(dtype))
-        return self.narrow(states)
+        return self.narrow(states.to(dtype) if self.is_binary else states)
 
     def read(self, values: Tensor) -> Tensor:
         """The inverse of `show`, for the discrete values of one layer: (N, units)."""
@@ -75,6 +74,7 @@ class Layer:
         """Checked logits given the parents in z, which are as the user sees them: (N, units) or (N, units, states)."""
         parents = {name: z[name] for name in self.parents}
         logits = unchanged(f"the logits of {self}", [x, *parents.values()], lambda: self.logits(x, {**parents}))
+        check_tensor(logits, f"logits of {self}")
         expected = self.logits_shape(len(x))
         if logits.shape != expected:
             raise ValueError(
@@ -116,21 +116,6 @@ class Node(Layer):
     def widen(self, values: Tensor) -> Tensor:
         """Add the axis of units."""
         return values.unsqueeze(1)
-
-
-def bernoulli_node(name: str, parents: Sequence[str], logit: Logits) -> Node:
-    """A node with two states, given by the logit of its mean, (N,): z = 1 iff noise < sigmoid(logit)."""
-
-    def logits(x: Tensor, values: Values) -> Tensor:
-        one = logit(x, values)
-        if one.shape != (len(x),):
-            raise ValueError(
-                f"the logit of node '{name}' has shape {tuple(one.shape)}, expected ({len(x)},); "
-                "give one logit per row of x: drop a last axis by squeeze(-1), repeat a constant by expand(len(x))"
-            )
-        return torch.stack([torch.zeros_like(one), one], -1)
-
-    return Node(name, parents, logits)
 
 
 def standard_normal(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
@@ -199,26 +184,3 @@ def check_parents(layer: Layer | Continuous) -> None:
             f"parents of {layer} is the string '{layer.parents}', expected a sequence of names; "
             f"write ('{layer.parents}',)"
         )
-
-
-@dataclass(frozen=True)
-class Reparameterisation:
-    """z = g(logits, noise) with uniform noise: the function g, and the shape of one unit's noise by states."""
-
-    apply: Callable[[Tensor, Tensor], Tensor]  # (N, units, states), (N, units, *noise_shape) -> (N, units) long
-    apply_binary: Callable[[Tensor, Tensor], Tensor]  # the same for logits of means, (N, units) -> zeros and ones
-    noise_shape: Callable[[int], tuple[int, ...]]
-
-    def sample(self, layer: Layer, logits: Tensor, noise: Tensor, dtype: torch.dtype) -> Tensor:
-        """States (N, units) of a layer; `dtype` is the type of binary ones."""
-        if layer.is_binary:
-            return self.apply_binary(logits, noise).to(dtype)
-        return self.apply(logits, noise)
-
-
-def _gumbel_max_binary(logits: Tensor, noise: Tensor) -> Tensor:
-    return categorical.gumbel_max(torch.stack([torch.zeros_like(logits), logits], -1), noise)
-
-
-inverse_cdf = Reparameterisation(categorical.sample, bernoulli.sample, noise_shape=lambda states: ())
-gumbel_max = Reparameterisation(categorical.gumbel_max, _gumbel_max_binary, noise_shape=lambda states: (states,))

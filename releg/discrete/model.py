@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.discrete.layers import Continuous, Layer, Reparameterisation, Values, inverse_cdf
-from releg.functional.variables import check_uniform
+from releg.discrete.layers import Continuous, Layer, Values
+from releg.functional.variables import check_uniform, sample
 
 Draw = Callable[[Tensor, Tensor], Tensor]  # logits (N, units, ...) in the graph and noise to z with a derivative
 
@@ -27,15 +27,11 @@ class DiscreteModel:
 
     Args:
         layers: `Layer`s, `Node`s and `Continuous` layers, parents before children.
-        reparameterisation: `inverse_cdf` or `gumbel_max`; both are unbiased; they differ in the noise that flips share.
     """
 
-    def __init__(
-        self, layers: Sequence[Layer | Continuous], reparameterisation: Reparameterisation = inverse_cdf
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer | Continuous]) -> None:
         _check_graph(layers)
         self.layers = tuple(layers)
-        self.reparameterisation = reparameterisation
         self.descendants = {
             layer.name: _descendants(layer, self.layers[i + 1 :]) for i, layer in enumerate(self.layers)
         }
@@ -60,7 +56,7 @@ class DiscreteModel:
             if isinstance(layer, Continuous):
                 noise[layer.name] = layer.draw((len(x), layer.units), generator, like)
             else:
-                shape = self._noise_shape(layer, x)
+                shape = noise_shape(layer, x)
                 noise[layer.name] = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
         return noise
 
@@ -121,8 +117,7 @@ class DiscreteModel:
         return self._draw(layer, x, layer.evaluate(x, z).detach(), noise)
 
     def _draw(self, layer: Layer, x: Tensor, logits: Tensor, noise: Tensor) -> Tensor:
-        dtype = floating_type(x)
-        return layer.show(self.reparameterisation.sample(layer, logits, layer.widen(noise), dtype), dtype)
+        return layer.show(sample(logits, layer.widen(noise)), floating_type(x))
 
     def check_noise(self, x: Tensor, noise: Mapping[str, Tensor]) -> None:
         """Raise ValueError unless noise has numbers of the right shape for every layer and every row of x."""
@@ -133,14 +128,15 @@ class DiscreteModel:
         if set(noise) != set(names):
             raise ValueError(f"noise is for {sorted(noise)}, expected {sorted(names)}; {hint}")
         for layer in self.discrete:
-            check_uniform(noise[layer.name], self._noise_shape(layer, x), f"noise['{layer.name}']", hint)
+            check_uniform(noise[layer.name], noise_shape(layer, x), f"noise['{layer.name}']", hint)
         for name in names:
             if len(noise[name]) != len(x):
                 raise ValueError(f"noise['{name}'] has {len(noise[name])} rows, expected {len(x)}; {hint}")
 
-    def _noise_shape(self, layer: Layer, x: Tensor) -> tuple[int, ...]:
-        one_unit = self.reparameterisation.noise_shape(layer.states)
-        return tuple(layer.narrow(torch.empty(len(x), layer.units, *one_unit, device="meta")).shape)
+
+def noise_shape(layer: Layer, x: Tensor) -> tuple[int, ...]:
+    """One number for each unit of each row: (N, units), or (N,) for a node."""
+    return tuple(layer.narrow(torch.empty(len(x), layer.units, device="meta")).shape)
 
 
 def floating_type(x: Tensor) -> torch.dtype:

@@ -1,12 +1,14 @@
 """Estimators that differentiate f w.r.t. z. All are biased.
 
-Each is a sampler: (logits, noise, generator, settings) to z with a derivative by the logits. The estimate is the
-derivative of f at that z; in a graph of layers z goes on to the layers after it as well.
+Each draws z with a derivative by the logits, and the estimate is the derivative of f at that z. In a graph of layers
+the same z goes on to the layers after it. Categorical values are one-hot vectors: `one_hot` is there so that all
+estimators are called alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -35,9 +37,12 @@ from releg.functional.variables import (
 
 Noise = Tensor | None
 Generator = torch.Generator | None
+OneHot = Literal[True]
 
 
-def straight_through(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None) -> Answer:
+def straight_through(
+    logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, one_hot: OneHot = True
+) -> Answer:
     """d f(z) / d z * d mean / d logits: the sample forwards, its mean backwards. BIASED unless f is linear in z.
 
     Bengio, Leonard & Courville (2013). Cost: one evaluation of f, and its derivative.
@@ -47,19 +52,20 @@ def straight_through(logits: Tensor, f: F, noise: Noise = None, generator: Gener
         f: differentiable; of (N, units) zeros and ones, or of one-hot vectors (N, units, states), to (N,).
         noise: (N, units), uniform; drawn if not given.
         generator: of the noise that is drawn here.
+        one_hot: f takes no other form of categorical variables.
     """
-    return _at(f, straight_through_sample(logits, noise, generator))
-
-
-def straight_through_sample(logits: Tensor, noise: Noise = None, generator: Generator = None) -> Tensor:
-    """The sample, with the derivative of its mean."""
     check_logits(logits, "straight_through")
     sampler = relaxation.straight_through if logits.dim() == 2 else relaxation.categorical_straight_through
-    return sampler(logits, noise_for(logits, noise, generator))
+    return _at(f, sampler(logits, noise_for(logits, noise, generator)))
 
 
 def gumbel_softmax(
-    logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, temperature: float = 0.5
+    logits: Tensor,
+    f: F,
+    noise: Noise = None,
+    generator: Generator = None,
+    temperature: float = 0.5,
+    one_hot: OneHot = True,
 ) -> Answer:
     """The derivative of f at softmax((logits + Gumbel noise) / temperature). BIASED.
 
@@ -73,20 +79,18 @@ def gumbel_softmax(
         noise: uniform, of the shape of the logits; drawn if not given.
         generator: of the noise that is drawn here.
         temperature: the higher, the smoother and the more biased.
+        one_hot: f takes no other form of categorical variables.
     """
-    relaxed = gumbel_softmax_sample(logits, noise, generator, temperature)
+    check_logits(logits, "gumbel_softmax")
+    check_temperature(temperature, 0.5)
+    relaxed = _concrete(logits, noise, generator, temperature)
     z = (relaxed > 0.5).to(logits.dtype) if logits.dim() == 2 else vectors(relaxed.argmax(-1), logits)
     with torch.no_grad():
         value = evaluate(f, z)
     return Answer(value, _at(f, relaxed).surrogate)
 
 
-def gumbel_softmax_sample(
-    logits: Tensor, noise: Noise = None, generator: Generator = None, temperature: float = 0.5
-) -> Tensor:
-    """The relaxed sample."""
-    check_logits(logits, "gumbel_softmax")
-    check_temperature(temperature, 0.5)
+def _concrete(logits: Tensor, noise: Noise, generator: Generator, temperature: float) -> Tensor:
     if logits.dim() == 3 and noise is not None and noise.dim() == 2:
         z, further = _first_and_further(logits, noise, generator, 1)
         return categorical_rao(logits, z, further, temperature)  # the Gumbel noise given z
@@ -103,6 +107,7 @@ def gumbel_rao(
     generator: Generator = None,
     temperature: float = 0.5,
     draws: int = 10,
+    one_hot: OneHot = True,
 ) -> Answer:
     """The sample forwards; backwards the mean slope of `draws` gumbel_softmax variables drawn given the sample. BIASED.
 
@@ -117,22 +122,16 @@ def gumbel_rao(
         generator: of the noise that is drawn here.
         temperature: the higher, the smoother and the more biased.
         draws: the more, the less variance.
+        one_hot: f takes no other form of categorical variables.
     """
-    return _at(f, gumbel_rao_sample(logits, noise, generator, temperature, draws))
-
-
-def gumbel_rao_sample(
-    logits: Tensor, noise: Noise = None, generator: Generator = None, temperature: float = 0.5, draws: int = 10
-) -> Tensor:
-    """The sample, with that slope."""
     check_logits(logits, "gumbel_rao")
     check_temperature(temperature, 0.5)
     if draws < 1:
         raise ValueError(f"draws is {draws}, expected at least 1; the default is 10")
     z, further = _first_and_further(logits, noise, generator, draws)
     if logits.dim() == 2:
-        return _with_slope(z, rao_slope(logits.detach(), z, further, temperature) * logits)
-    return _with_slope(z, categorical_rao(logits, z, further, temperature))
+        return _at(f, _with_slope(z, rao_slope(logits.detach(), z, further, temperature) * logits))
+    return _at(f, _with_slope(z, categorical_rao(logits, z, further, temperature)))
 
 
 def reinmax(
@@ -143,6 +142,7 @@ def reinmax(
     temperature: float = 1.0,
     draws: int = 0,
     control: float = 0.0,
+    one_hot: OneHot = True,
 ) -> Answer:
     """Straight-through of second order: for Bernoulli variables d z / d logits = 2 q (1-q) - p (1-p) / 2. BIASED.
 
@@ -159,19 +159,8 @@ def reinmax(
         temperature: of p in q, or of the concrete variables of both variants.
         draws: of concrete variables per sample; 0: neither variant.
         control: 0: ReinMax-Rao, else ReinMax-CV with this factor.
+        one_hot: f takes no other form of categorical variables.
     """
-    return _at(f, reinmax_sample(logits, noise, generator, temperature, draws, control))
-
-
-def reinmax_sample(
-    logits: Tensor,
-    noise: Noise = None,
-    generator: Generator = None,
-    temperature: float = 1.0,
-    draws: int = 0,
-    control: float = 0.0,
-) -> Tensor:
-    """The sample, with that slope."""
     check_logits(logits, "reinmax")
     check_reinmax(temperature, draws, control)
     if draws:
@@ -179,11 +168,14 @@ def reinmax_sample(
     else:
         z, further = vectors(sample(logits, noise_for(logits, noise, generator)), logits), logits.new_empty(0)
     if logits.dim() == 2:
-        return _with_slope(z, reinmax_variant_slope(logits.detach(), z, further, temperature, control) * logits)
-    return _with_slope(z, categorical_reinmax_variant(logits, z, further, temperature, control))
+        slope = reinmax_variant_slope(logits.detach(), z, further, temperature, control)
+        return _at(f, _with_slope(z, slope * logits))
+    return _at(f, _with_slope(z, categorical_reinmax_variant(logits, z, further, temperature, control)))
 
 
-def minimum_variance(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None) -> Answer:
+def minimum_variance(
+    logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, one_hot: OneHot = True
+) -> Answer:
     """The estimate that is exact where f is quadratic and, of all such, varies least for slopes of f at random. BIASED.
 
     Hooper & Shekhovtsov (2026) ask for the least variance; this is the answer for one-hot vectors, derived here. With
@@ -197,18 +189,14 @@ def minimum_variance(logits: Tensor, f: F, noise: Noise = None, generator: Gener
         f: differentiable; of (N, units) zeros and ones, or of one-hot vectors (N, units, states), to (N,).
         noise: (N, units), uniform; drawn if not given.
         generator: of the noise that is drawn here.
+        one_hot: f takes no other form of categorical variables.
     """
-    return _at(f, minimum_variance_sample(logits, noise, generator))
-
-
-def minimum_variance_sample(logits: Tensor, noise: Noise = None, generator: Generator = None) -> Tensor:
-    """The sample, with that slope."""
     check_logits(logits, "minimum_variance")
     z = vectors(sample(logits, noise_for(logits, noise, generator)), logits)
     if logits.dim() == 2:
-        return _with_slope(z, reinmax_slope(logits.detach(), z) * logits)
+        return _at(f, _with_slope(z, reinmax_slope(logits.detach(), z) * logits))
     slopes = _least_slopes(torch.softmax(logits.detach(), -1), z)
-    return z + (slopes * differential(logits)[..., None]).sum(-2)
+    return _at(f, z + (slopes * differential(logits)[..., None]).sum(-2))
 
 
 def _least_slopes(q: Tensor, z: Tensor) -> Tensor:
@@ -253,10 +241,4 @@ def _at(f: F, z: Tensor) -> Answer:
     return Answer(value.detach(), -value)
 
 
-SAMPLERS: dict[Callable[..., Answer], Callable[..., Tensor]] = {  # how a layer of a graph is drawn for each of them
-    straight_through: straight_through_sample,
-    gumbel_softmax: gumbel_softmax_sample,
-    gumbel_rao: gumbel_rao_sample,
-    reinmax: reinmax_sample,
-    minimum_variance: minimum_variance_sample,
-}
+RELAXED: tuple[Callable[..., Answer], ...] = (straight_through, gumbel_softmax, gumbel_rao, reinmax, minimum_variance)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -96,6 +98,7 @@ def rodeo(
     noise: Tensor | None = None,
     generator: torch.Generator | None = None,
     samples: int = 2,
+    one_hot: Literal[True] = True,
     *,
     control: SteinControl,
 ) -> Answer:
@@ -112,6 +115,7 @@ def rodeo(
         noise: (samples, N, units), uniform; drawn if not given.
         generator: of the noise that is drawn here.
         samples: draws of z per row.
+        one_hot: f takes no other form of categorical variables.
         control: `SteinControl().to(logits)`, kept from step to step; in evaluation mode it is not trained.
     """
     check_logits(logits, "rodeo")

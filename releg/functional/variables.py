@@ -35,10 +35,7 @@ class Answer(NamedTuple):
 
 def check_logits(logits: Tensor, estimator: str, categorical_form: bool = True) -> None:
     """Raise an error unless these are logits that the estimator can take."""
-    if not isinstance(logits, Tensor):
-        raise TypeError(
-            f"logits are a {type(logits).__name__}, expected a tensor; of a torch distribution give its .logits"
-        )
+    check_tensor(logits, "logits")
     if logits.dim() == 3 and not categorical_form:
         raise ValueError(
             f"logits have shape {tuple(logits.shape)}, expected (N, units): {estimator} has no form for categorical "
@@ -52,6 +49,14 @@ def check_logits(logits: Tensor, estimator: str, categorical_form: bool = True) 
     if logits.dim() == 3 and logits.shape[-1] < 2:
         raise ValueError(f"logits have shape {tuple(logits.shape)}, expected at least 2 states; leave constants out")
     check_numbers(logits, "logits", logits.dim() == 3)
+
+
+def check_tensor(logits: object, name: str) -> None:
+    """Raise TypeError unless it is one."""
+    if not isinstance(logits, Tensor):
+        raise TypeError(
+            f"{name} are a {type(logits).__name__}, expected a tensor; of a torch distribution give its .logits"
+        )
 
 
 def check_numbers(logits: Tensor, name: str, with_states: bool) -> None:

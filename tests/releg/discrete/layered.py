@@ -12,8 +12,9 @@ from torch.nn.functional import one_hot
 
 from releg import bernoulli
 from releg.discrete import DiscreteModel, Layer, Node, Values, gradient
-from tests.releg.discrete.tabular import Graph, joint_states
 
+Graph = dict[str, tuple[str, ...]]  # layer -> parents
+DIAMOND: Graph = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
 Sizes = dict[str, tuple[int, int]]  # layer -> units, states
 
 
@@ -98,6 +99,11 @@ class Layered:
         return dict(zip(names, parts, strict=True))
 
 
+def joint_states(sizes: list[int]) -> list[Tensor]:
+    """All combinations, one (J,) array per variable."""
+    return [axis.flatten() for axis in torch.meshgrid(*[torch.arange(size) for size in sizes], indexing="ij")]
+
+
 def exact_gradient(layered: Layered) -> list[Tensor]:
     """Of sum_z q(z) f(z), by every parameter."""
     z = layered.all_values(tuple(layered.graph))
@@ -133,8 +139,8 @@ def noise_cells(layered: Layered) -> tuple[Values, Tensor]:
     return dict(zip(layered.graph, parts, strict=True)), weights
 
 
-def expected_gradient(layered: Layered) -> list[Tensor]:
+def expected_gradient(layered: Layered, model: DiscreteModel) -> list[Tensor]:
     """The expected estimate, without sampling error."""
     noise, weights = noise_cells(layered)
-    answer = gradient(layered.model(), layered.f, layered.input(len(weights)), noise)
+    answer = gradient(model, layered.f, layered.input(len(weights)), noise)
     return list(torch.autograd.grad(-(weights * answer.surrogate).sum(), list(layered.parameters.values())))

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from releg.discrete import Continuous, DiscreteModel, Gradient, Layer, Values
-from tests.releg.discrete.tabular import Graph, joint_states
+from tests.releg.discrete.layered import Graph, joint_states
 
 TWO_LAYERS: Graph = {"a": (), "c": ("a",), "b": ("a", "c")}
-DIAMOND: Graph = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
 SIZES = {"a": (2, 2), "b": (1, 3), "d": (2, 2), "c": (1, 0)}  # units, states; 0: continuous
 
 

@@ -28,8 +28,8 @@ def categorical() -> tuple[DiscreteModel, F, Tensor]:
 
 
 def answer_bytes(answer: Gradient) -> int:
-    """Of f_k, and of the changes of f that become gradients."""
-    return sum(2 * f_k.numel() * f_k.element_size() for f_k in answer.clamped_f.values())
+    """Of the changes of f: each one, and what they make of the logits."""
+    return sum(2 * f_k.numel() * f_k.element_size() for f_k in answer.logit_grads.values())
 
 
 def tensor_levels(function: Callable[[], object], mark: str = "") -> list[int]:

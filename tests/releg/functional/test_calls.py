@@ -119,6 +119,7 @@ def test_other_input_that_makes_no_sense_is_refused() -> None:
 
 
 ONE_HOT = ("likelihood_ratio", "leave_one_out", "common_random_numbers", "pruned", "bitflip", "disarm")
+VECTORS_ONLY = ("straight_through", "gumbel_softmax", "gumbel_rao", "reinmax", "minimum_variance", "rodeo")
 
 
 @pytest.mark.parametrize("name", ONE_HOT)
@@ -137,6 +138,19 @@ def test_f_takes_one_hot_vectors_where_it_is_asked_for(name: str) -> None:
         answer = getattr(functional, name)(logits, f, generator=torch.Generator().manual_seed(1), one_hot=one_hot)
         grads.append(torch.autograd.grad(answer.surrogate.sum(), logits)[0])
     torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("name", VECTORS_ONLY)
+def test_f_takes_one_hot_vectors_by_the_same_argument_where_it_takes_nothing_else(name: str) -> None:
+    logits, seen = torch.randn(6, 3, 4, requires_grad=True), []
+    settings = {"control": functional.SteinControl()} if name == "rodeo" else {}
+
+    def f(z: Tensor) -> Tensor:
+        seen.append(z.shape)
+        return z.square().sum((1, 2))
+
+    getattr(functional, name)(logits, f, one_hot=True, **settings)
+    assert set(seen) == {(6, 3, 4)}
 
 
 @pytest.mark.parametrize("name", ONE_HOT)
