@@ -143,8 +143,8 @@ ENUMERATED = {"`TraceEnum_ELBO`": Way(partial(TraceEnum_ELBO, max_plate_nesting=
 OF_AIR = NO_BASELINE | WITH_NETS | releg_ways(vectorize=False)
 OF_SS_VAE = NO_BASELINE | WITH_AVERAGE | ENUMERATED | releg_ways(vectorize=True)
 EXAMPLES = {
-    "air": Example(air, multi_mnist_images, OF_AIR, 64, [0.001], 80.0),
-    "ss_vae": Example(ss_vae, lambda digits: digits[:IMAGES], OF_SS_VAE, 200, [0.00042, 0.002], 20.0),
+    "air": Example(air, multi_mnist_images, OF_AIR, 64, [0.001], 30.0),
+    "ss_vae": Example(ss_vae, lambda digits: digits[:IMAGES], OF_SS_VAE, 200, [0.00042, 0.002], 10.0),
 }
 
 
