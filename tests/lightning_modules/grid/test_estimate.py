@@ -52,7 +52,9 @@ def test_a_run_is_predicted_with_its_measurements_but_without_what_only_the_firs
         for run in plan(budget_file("standard"), 1, tmp_path)
         if (run.architecture, run.estimator) == ("32-64-128-256", "lr")
     )
-    cost = estimate.estimate(status_of(lr).config, BinarizedMNIST(), start=1.0)
+    config = status_of(lr).config
+    config["model"]["compile"] = False  # it would take most of the time of this test
+    cost = estimate.estimate(config, BinarizedMNIST(), start=1.0)
     steps = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 150_000, 200_000)
     assert tuple(step for step, _ in cost.measured) == steps
     assert 0.02 <= cost.sample * estimate.TRIAL_IMAGES * estimate.TRIAL_SAMPLES < 0.4
