@@ -26,6 +26,7 @@ from releg.estimators.base import Estimator, check_finite, repeated
 from releg.rmsprop import paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
+from releg.weights import load as load_net
 
 INSTANTIATOR = "pytorch_lightning.cli.instantiate_module"  # what Lightning builds a module of plain settings with
 PRECISIONS = ("32", "32-true", "64", "64-true")
@@ -111,6 +112,7 @@ class SBNModule(LightModule):
             settings = checkpoint_file.read(Path(checkpoint_path)).get("hyper_parameters", {})
             if (maker := settings.get("_instantiator", INSTANTIATOR)) != INSTANTIATOR and not trust:
                 raise ValueError(f"{checkpoint_path} names {maker}, expected {INSTANTIATOR}; use one by releg fit")
+            load_net(checkpoint_path)  # refuses a net that is not whole, or not of finite numbers
             return super().load_from_checkpoint(checkpoint_path, map_location, **kwargs)
 
     def setup(self, stage: str) -> None:

@@ -186,11 +186,14 @@ def test_a_checkpoint_that_does_not_fit_its_digest_is_refused_by_both_loaders(po
         (torch.zeros(3, dtype=torch.bool), "holds weights that are no floating-point numbers"),
     ],
 )
-def test_weights_that_no_net_can_have_are_refused(value: Tensor, message: str, tmp_path: Path) -> None:
+def test_weights_that_no_net_can_have_are_refused_by_both_loaders(value: Tensor, message: str, tmp_path: Path) -> None:
+    from lightning_modules.sbn_module import SBNModule
+
     state = {**random_model(5, [4, 3]).state_dict(), "prior_logits": value}
     lightning_like(tmp_path / "best.ckpt", {f"model.{name}": tensor for name, tensor in state.items()})
-    with pytest.raises(ValueError, match=message):
-        weights.load(tmp_path / "best.ckpt")
+    for load in (weights.load, SBNModule.load_from_checkpoint):
+        with pytest.raises(ValueError, match=message):
+            load(tmp_path / "best.ckpt")
 
 
 def test_published_weights_are_found_by_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
