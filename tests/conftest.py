@@ -23,9 +23,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Files that keep a worker busy for half a minute or more, longest first
 HEAVY = (
-    *("test_ray.py", "test_faults.py", "test_cluster_page.py", "test_reproduce.py", "test_unbiased.py", "test_cli.py"),
-    *("test_ddp.py", "test_compare.py", "test_resume.py", "test_bench.py"),
-    *("test_hostile_checkpoints.py", "test_sbn_module.py", "test_triton.py"),
+    *("test_compiled_step.py", "test_ray.py", "test_faults.py", "test_cluster_page.py", "test_reproduce.py"),
+    *("test_elbo.py", "test_unbiased.py", "test_figure1.py", "test_cli.py", "test_ddp.py", "test_resume.py"),
+    *("test_hostile_settings.py", "test_endings.py", "test_grid.py", "test_jax_steps.py", "test_cpu.py"),
 )
 
 

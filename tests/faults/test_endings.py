@@ -20,6 +20,7 @@ from tests.lightning_modules.run_states import assert_identical, curve, final_st
 
 # One validation, at the end: without checkpoints in between, an interruption would lose everything
 STEPS = ["--trainer.max_steps", "60", "--trainer.val_check_interval", "60", "--trainer.log_every_n_steps", "5"]
+PLAIN = ["--model.compile", "false"]  # of runs that are long by their settings alone
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
@@ -104,7 +105,7 @@ def test_a_terminated_command_goes_on_when_it_is_given_again(tmp_path: Path) -> 
 
 
 def test_a_time_limit_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    limited = fit(tmp_path, "--trainer.max_steps", "1000000", "--trainer.max_time", "00:00:00:01")
+    limited = fit(tmp_path, "--trainer.max_steps", "1000000", "--trainer.max_time", "00:00:00:01", *PLAIN)
     assert cli.main(limited) == 75
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"releg: {folder_of(tmp_path)} is not finished: training stopped at step ")
@@ -113,7 +114,9 @@ def test_a_time_limit_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest
 
 
 def test_no_number_that_is_not_finite_enters_a_result(tmp_path: Path) -> None:
-    unlimited = fit(tmp_path, "--trainer.max_steps", "-1", "--trainer.max_epochs", "1", "--data.batch_size", "25000")
+    unlimited = fit(
+        tmp_path, "--trainer.max_steps", "-1", "--trainer.max_epochs", "1", "--data.batch_size", "25000", *PLAIN
+    )
     assert cli.main([*unlimited, "--trainer.limit_val_batches", "0"]) == 0
     text = (folder_of(tmp_path) / "result.json").read_text()
     assert json.loads(text)["val/elbo"] is None

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from tests.releg.helpers import random_x
 
 CPU = torch.device("cpu")
-IN_SECONDS = ["likelihood_ratio", "common_random_numbers"]  # compiling the others takes minutes
+IN_SECONDS = [("likelihood_ratio", torch.float32), ("common_random_numbers", torch.float64)]  # all others take minutes
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +58,12 @@ def assert_same(name: str, dtype: torch.dtype) -> None:
         assert (a - b).abs().max() <= tolerance * (1 + b.abs().max())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    "name",
-    [name if name in IN_SECONDS else pytest.param(name, marks=pytest.mark.long) for name in shipped_names()],
+    ("name", "dtype"),
+    [
+        pytest.param(*case, marks=[] if case in IN_SECONDS else pytest.mark.long)
+        for case in product(shipped_names(), (torch.float32, torch.float64))
+    ],
 )
 def test_a_compiled_step_has_the_gradients_of_a_plain_one(name: str, dtype: torch.dtype) -> None:
     assert_same(name, dtype)
