@@ -20,14 +20,6 @@ ESTIMATORS = {
     "lr": PaperEstimator("LR", "likelihood_ratio", "#d1700f"),
     "crn": PaperEstimator("CRN", "common_random_numbers", "#0b3c8c"),
 }
-# Classes in lightning_modules/schedules.py, by the names of their config files; a run without a schedule has none
-CONSTANT_RATE = "constant"
-SCHEDULES = {
-    CONSTANT_RATE: "",
-    "linear": "LinearDecay",
-    "cosine": "CosineDecay",
-    "hold_then_linear": "HoldThenLinearDecay",
-}
 
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
@@ -44,9 +36,8 @@ PAPER_DATA = "MNIST"
 
 
 def schedule_name(class_path: str) -> str:
-    """linear, cosine, ..., or the class name of another schedule; an empty class path means a constant rate."""
-    class_name = class_path.rsplit(".", 1)[-1]
-    return next((name for name, shipped in SCHEDULES.items() if shipped == class_name), class_name)
+    """lightning_modules.schedules.HoldThenLinearDecay -> hold_then_linear; no class is a constant rate."""
+    return snake_case(class_path.rsplit(".", 1)[-1]).removesuffix("_decay") or "constant"
 
 
 def label_of(estimator: str, label: str = "", unbiased: bool = True, objective: str = "elbo") -> str:

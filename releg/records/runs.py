@@ -67,30 +67,13 @@ class Entry:
         return int(self.config["trainer.max_steps"])
 
     @property
-    def optimizer(self) -> str:
-        """The name of the optimiser's class."""
-        return str(self.config.get("model.optimizer.class_path", "RMSprop")).rsplit(".", 1)[-1]
-
-    @property
-    def rate(self) -> float:
-        """The optimiser's learning rate, the peak of a schedule."""
-        return float(self.config.get("model.optimizer.init_args.lr", 0.001))
-
-    @property
-    def schedule(self) -> str:
-        """How the learning rate changes: constant, linear, ..., or the class name of a schedule of the user's own."""
-        return schedule_name(self.config.get("model.lr_scheduler.class_path", ""))
-
-    @property
-    def warmup(self) -> int:
-        """The steps in which the learning rate warms up."""
-        return int(self.config.get("model.lr_scheduler.init_args.warmup_steps", 0))
-
-    @property
     def recipe(self) -> str:
-        """How the step is chosen: RMSprop 0.003, hold then linear, warm-up 10,000."""
-        warmup = f", warm-up {self.warmup:,}" if self.warmup else ""
-        return f"{self.optimizer} {self.rate:g}, {self.schedule.replace('_', ' ')}{warmup}"
+        """The optimiser with its rate, the peak of a schedule: RMSprop 0.003, hold then linear, warm-up 10,000."""
+        optimizer = self.config.get("model.optimizer.class_path", "RMSprop").rsplit(".", 1)[-1]
+        rate = self.config.get("model.optimizer.init_args.lr", 0.001)
+        schedule = schedule_name(self.config.get("model.lr_scheduler.class_path", "")).replace("_", " ")
+        warmup = self.config.get("model.lr_scheduler.init_args.warmup_steps", 0)
+        return f"{optimizer} {rate:g}, {schedule}" + (f", warm-up {warmup:,}" if warmup else "")
 
     @property
     def trained(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from releg.records.names import label_of
 from releg.records.runs import Entry
@@ -24,10 +24,7 @@ COLUMNS: list[Column[Group]] = [
     Column("SBN", lambda runs: runs[0].net, is_text=True),
     Column("estimators", lambda runs: distinct(label_of(run.estimator, run.label) for run in runs), is_text=True),
     Column("steps", lambda runs: count(runs[0].steps)),
-    Column("optimiser", lambda runs: runs[0].optimizer, is_text=True),
-    Column("peak rate", lambda runs: f"{runs[0].rate:g}"),
-    Column("schedule", lambda runs: runs[0].schedule.replace("_", " "), is_text=True),
-    Column("warm-up", lambda runs: count(runs[0].warmup)),
+    Column("recipe", lambda runs: runs[0].recipe, is_text=True),
     Column("seeds", lambda runs: distinct(sorted({run.seed for run in runs}))),
     Column("threads", _threads),
 ]
@@ -37,10 +34,6 @@ def settings(runs: Sequence[Entry]) -> str:
     """A section with a row per net and group of equal settings, and what made the runs."""
     groups: dict[tuple[object, ...], Group] = {}
     for run in runs:
-        key = (run.net, run.steps, run.optimizer, run.rate, run.schedule, run.warmup)
-        groups.setdefault(key, []).append(run)
-    return "\n\n".join(["## Settings", markdown(COLUMNS, list(groups.values())), SCHEDULES, made_by(_processes(runs))])
-
-
-def _processes(runs: Iterable[Entry]) -> list[dict[str, object]]:
-    return [entry for run in runs for entry in run.provenance]
+        groups.setdefault((run.net, run.steps, run.recipe), []).append(run)
+    processes = [entry for run in runs for entry in run.provenance]
+    return "\n\n".join(["## Settings", markdown(COLUMNS, list(groups.values())), SCHEDULES, made_by(processes)])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from releg.files import readable, write_json
-from releg.records.file_names import PAPER, TABLE1, TEST_BITS
+from releg.records.file_names import PAPER, TABLE1
 from releg.records.names import AUTHORS_STEPS, ESTIMATORS, label_of, longer_folders
 from releg.records.runs import Entry, read_missing, read_runs
 from releg.report.numbers import count, nats, one_decimal, plus_minus, signed
@@ -28,16 +28,12 @@ CAPTION = (
 LONGER = "## Trained for longer"
 MISSING = "Not in this table:"
 GAPS = "LR − CRN, at equal steps:"
-OTHER_BITS = (
-    "## Other draws of the test bits\n\nThe test bits were drawn once; the paper's are not published. The bounds of "
-    "the published models on our bits, and their mean ± standard deviation over {draws} other draws."
-)
 
 COLUMNS: list[Column[Row]] = [
     Column("SBN", lambda row: row["architecture"], is_text=True),
     Column("estimator", lambda row: label_of(row["estimator"]), is_text=True),
-    Column("ours", lambda row: plus_minus(row["test_nll_mean"], row["test_nll_sd"])),
-    Column("paper", lambda row: _known(row["paper"])),
+    Column("ours", lambda row: _bound(row)),
+    Column("paper", lambda row: None if row["paper"] is None else nats(row["paper"])),
     Column("difference", lambda row: None if row["paper"] is None else signed(row["difference"])),
     Column("multi-sample bound", lambda row: plus_minus(row["multi_sample_nll_mean"], row["multi_sample_nll_sd"])),
     Column("samples", lambda row: str(row["samples"])),
@@ -46,13 +42,6 @@ COLUMNS: list[Column[Row]] = [
     Column("best step", lambda row: " to ".join(map(count, sorted({min(row["best_steps"]), max(row["best_steps"])})))),
     Column("minutes", lambda row: one_decimal(row["minutes"])),
     Column("seeds", lambda row: str(len(row["seeds"]))),
-]
-BITS_COLUMNS: list[Column[Row]] = [
-    Column("SBN", lambda row: row["architecture"], is_text=True),
-    Column("estimator", lambda row: label_of(row["estimator"]), is_text=True),
-    Column("steps", lambda row: count(int(row["steps"]))),
-    Column("our bits", lambda row: nats(row["frozen"])),
-    Column("other bits", lambda row: plus_minus(statistics.fmean(row["bounds"]), statistics.stdev(row["bounds"]))),
 ]
 
 
@@ -70,7 +59,7 @@ def write_table1(results: Path) -> str:
         path.with_suffix(".md"),
         *(caption, markdown(COLUMNS, rows), missing and f"{MISSING}\n\n{missing}", _gap_table(rows)),
         *([LONGER, markdown(COLUMNS, longer)] if longer else []),
-        *(_other_bits(results), settings(runs)),
+        settings(runs),
     )
 
 
@@ -117,8 +106,8 @@ def _sd(values: list[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def _known(number: float | None) -> str | None:
-    return None if number is None else nats(number)
+def _bound(row: Row) -> str:
+    return plus_minus(row["test_nll_mean"], row["test_nll_sd"])
 
 
 def longer_rows(results: Path) -> list[Row]:
@@ -149,36 +138,17 @@ def _gap_table(rows: list[Row]) -> str:
     return f"{GAPS}\n\n{markdown(columns, list(ours))}" if ours else ""
 
 
-def _other_bits(results: Path) -> str:
-    """How much the draw of the test bits matters; empty if it was not measured."""
-    if not (results / TEST_BITS).is_file():
-        return ""
-    with readable(
-        results / TEST_BITS, "what python -m lightning_modules.studies.redrawn_test_bits writes", "run it again"
-    ):
-        cells = json.loads((results / TEST_BITS).read_bytes())["cells"]
-        draws = len(cells[0]["bounds"])
-        return f"{OTHER_BITS.format(draws=draws)}\n\n{markdown(BITS_COLUMNS, cells)}"
-
-
 def short_table(results: Path) -> str:
     """The table of the project's first page: ours beside the paper's."""
     with readable(results / TABLE1, "Table 1", "run reproduce.sh"):
-        rows = json.loads((results / TABLE1).read_bytes())
-    cells = {(row["architecture"], row["estimator"]): row for row in rows}
+        rows = {(row["architecture"], row["estimator"]): row for row in json.loads((results / TABLE1).read_bytes())}
     paper = read_paper(results)
 
-    of_table = {column.head: column for column in COLUMNS}
-
-    def column(head: str, name: str, kind: str) -> Column[str]:
-        """The cells of a column of Table 1 that belong to one estimator."""
-        return Column(head, lambda net: of_table[kind].cell(cells[net, name]) if (net, name) in cells else None)
+    def ours(name: str) -> Column[str]:
+        return Column(label_of(name), lambda net: _bound(rows[net, name]) if (net, name) in rows else None)
 
     def papers(name: str) -> Column[str]:
         return Column(f"{label_of(name)}, paper", lambda net: nats(paper[net][name]) if net in paper else None)
 
-    columns: list[Column[str]] = [Column("SBN", str, is_text=True)]
-    columns += [column(label_of(name), name, "ours") for name in ESTIMATORS]
-    columns += [papers(name) for name in ESTIMATORS]
-    nets = list(dict.fromkeys([*paper, *(row["architecture"] for row in rows)]))
-    return markdown(columns, nets) + "\n"
+    columns: list[Column[str]] = [Column("SBN", str, is_text=True), *map(ours, ESTIMATORS), *map(papers, ESTIMATORS)]
+    return markdown(columns, list(dict.fromkeys([*paper, *(net for net, _ in rows)]))) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from releg.records.file_names import FIGURE1_VARIANCES
 from releg.records.names import ESTIMATORS, FIGURE1_ARCHITECTURE, label_of
@@ -28,7 +28,6 @@ standard error over images; that of a ratio assumes independent errors. The pape
 - *Exact*: LR's within-image variance with each unit's own noise integrated out. It still averages over the samples of
   the other units. `results/README.md` says why it differs from the sampled one.
 """
-OF_EACH_SEED = "## LR / CRN at the weights of each seed: sampled total, after {step:,} steps, {images:,} images"
 AT_THE_END = "## After {step:,} steps, on {images:,} images"
 MEASURED = "The measurement at the end of a run, in `variance/`:"
 
@@ -51,13 +50,8 @@ class Number(NamedTuple):
 
 
 UNKNOWN = Number(math.nan, math.nan)
-Row = TypeVar("Row")
 Key = tuple[str, str, int]  # estimator, kind, layer
 Table = Mapping[Key, Number]  # of one measurement
-STEPS: list[Column[Measurement]] = [
-    Column("steps", lambda at: count(at.step)),
-    Column("images", lambda at: count(at.images)),
-]
 
 
 def figure1_runs(results: Path) -> list[Entry]:
@@ -115,8 +109,7 @@ def lr_to_crn(table: Table, layer: int, of_lr: str, of_crn: str) -> Number:
 
 def write_variance(results: Path) -> str:
     """Write variance.md; delete an old one if nothing was measured."""
-    points = measured_variances(results)
-    shared = at_shared_weights(points)
+    shared = at_shared_weights(measured_variances(results))
     if not shared:
         remove(results / "variance.md")
         return ""
@@ -128,9 +121,8 @@ def write_variance(results: Path) -> str:
         results / "variance.md",
         INTRODUCTION.format(net=FIGURE1_ARCHITECTURE, run=run, samples=samples),
         *(AT_THE_END.format(step=last.step, images=last.images), _by_layer(measurements[last])),
-        *("## During training: LR / CRN, sampled total", _ratios(STEPS, measurements, "total", "total")),
-        *("## During training: LR / CRN, exact within", _ratios(STEPS, measurements, "exact_within", "within")),
-        *_of_each_seed([point for point in points if point.trained_with == owner.trained_with]),
+        *("## During training: LR / CRN, sampled total", _ratios(measurements, "total", "total")),
+        *("## During training: LR / CRN, exact within", _ratios(measurements, "exact_within", "within")),
         settings(figure1_runs(results)),
         *_how_measured(results, owner.trained_with),
     )
@@ -163,24 +155,12 @@ def _by_layer(table: Table) -> str:
     return markdown(columns, sorted({layer for _, _, layer in table}))
 
 
-def _ratios(first: Sequence[Column[Row]], variances: Mapping[Row, Table], of_lr: str, of_crn: str) -> str:
-    """LR / CRN of each layer, in a row per table."""
+def _ratios(measurements: Mapping[Measurement, Table], of_lr: str, of_crn: str) -> str:
+    """LR / CRN of each layer, in a row per measurement."""
 
-    def column(layer: int) -> Column[Row]:
-        return Column(f"layer {layer}", lambda row: str(lr_to_crn(variances[row], layer, of_lr, of_crn)))
+    def column(layer: int) -> Column[Measurement]:
+        return Column(f"layer {layer}", lambda at: str(lr_to_crn(measurements[at], layer, of_lr, of_crn)))
 
-    layers = sorted({layer for table in variances.values() for _, _, layer in table})
-    return markdown([*first, *map(column, layers)], list(variances))
-
-
-def _of_each_seed(points: Sequence[Variance]) -> list[str]:
-    """The ratios at the weights of each seed, after the last step at which all were measured; nothing if it is one."""
-    seeds = sorted({point.seed for point in points})
-    by_seed = {seed: tables([point for point in points if point.seed == seed]) for seed in seeds}
-    shared = set.intersection(*(set(of_seed) for of_seed in by_seed.values()))
-    if len(seeds) == 1 or not shared:
-        return []
-    at = max(shared)
-    column: Column[int] = Column("seed", str)
-    ratios = _ratios([column], {seed: by_seed[seed][at] for seed in seeds}, "total", "total")
-    return [OF_EACH_SEED.format(step=at.step, images=at.images), ratios]
+    first = [Column[Measurement]("steps", lambda at: count(at.step)), Column("images", lambda at: count(at.images))]
+    layers = sorted({layer for table in measurements.values() for _, _, layer in table})
+    return markdown([*first, *map(column, layers)], list(measurements))

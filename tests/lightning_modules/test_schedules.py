@@ -7,15 +7,16 @@ from torch import nn
 
 from lightning_modules import CONFIGS, schedules
 from lightning_modules.schedules import CosineDecay, DecayToZero, HoldThenLinearDecay, LinearDecay
-from releg.records.names import CONSTANT_RATE, SCHEDULES
+from releg.records.names import schedule_name
 
 
 def test_reports_name_every_shipped_schedule_by_its_config_file_and_class() -> None:
     shipped = {path.stem: yaml.safe_load(path.read_text()) for path in (CONFIGS / "schedule").glob("*.yaml")}
     paths = {name: config["model"]["lr_scheduler"]["class_path"] for name, config in shipped.items()}
-    named = {name: class_name for name, class_name in SCHEDULES.items() if name != CONSTANT_RATE}
-    assert paths == {name: f"{schedules.__name__}.{class_name}" for name, class_name in named.items()}
-    assert all(issubclass(getattr(schedules, class_name), DecayToZero) for class_name in named.values())
+    assert {name: schedule_name(path) for name, path in paths.items()} == {name: name for name in shipped}
+    assert schedule_name("") == "constant"
+    classes = [getattr(schedules, path.removeprefix(f"{schedules.__name__}.")) for path in paths.values()]
+    assert all(issubclass(each, DecayToZero) for each in classes)
 
 
 def rates(kind: type[DecayToZero], peak: float, steps: int, warmup_steps: int = 0) -> list[float]:

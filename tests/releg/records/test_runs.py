@@ -27,18 +27,13 @@ def test_an_entry_survives_its_file(tmp_path: Path) -> None:
 def test_an_entry_knows_its_settings(tmp_path: Path) -> None:
     run = read_one(tmp_path)
     assert (run.cell, run.seed, run.steps) == (("200-100", "crn"), 3, 500)
-    assert (run.data, run.optimizer, run.rate, run.schedule, run.warmup) == (
-        PAPER_DATA,
-        "RMSprop",
-        0.001,
-        "constant",
-        0,
-    )
-    schedule = {"class_path": "lightning_modules.schedules.CosineDecay", "init_args.warmup_steps": 20}
-    config = {f"model.lr_scheduler.{name}": value for name, value in schedule.items()}
+    assert (run.data, run.recipe) == (PAPER_DATA, "RMSprop 0.001, constant")
+    schedule = {"class_path": "lightning_modules.schedules.CosineDecay", "init_args.warmup_steps": 2000}
+    config: dict[str, Any] = {f"model.lr_scheduler.{name}": value for name, value in schedule.items()}
+    config |= {"model.optimizer.class_path": "torch.optim.Adam", "model.optimizer.init_args.lr": 0.01}
     config["data.class_path"] = "lightning_modules.binarized_fashion_mnist.BinarizedFashionMNIST"
     run = read_one(tmp_path, **config)
-    assert (run.net, run.schedule, run.warmup) == ("200-100, FashionMNIST", "cosine", 20)
+    assert (run.net, run.recipe) == ("200-100, FashionMNIST", "Adam 0.01, cosine, warm-up 2,000")
 
 
 def test_a_run_is_here_if_its_folder_has_its_result_and_not_that_of_another_run(tmp_path: Path) -> None:

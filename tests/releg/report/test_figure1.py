@@ -172,15 +172,6 @@ def test_the_page_of_variances_has_every_ratio(results: Path) -> None:
     assert "measurement at the end of a run, in `variance/`:\n\n- commit: beef" in page
 
 
-def test_the_page_has_the_ratios_of_each_seed_where_all_were_measured(tmp_path: Path) -> None:
-    assert "each seed" not in write_variance(results_with_curves(tmp_path / "one"))
-    results = results_with_curves(tmp_path / "two", seeds=2)
-    measure_at_the_end(results, seed=0, step=10_000)
-    seeds = write_variance(results).split("weights of each seed")[1]
-    assert "after 10,000 steps, 100 images\n" in seeds
-    assert "| 1 | 7,300,000 ± 1,000,000 |" in seeds
-
-
 def test_the_measurement_of_a_run_that_was_trained_again_is_left_out(results: Path) -> None:
     before = measured_variances(results)
     measure_at_the_end(results, seed=0, step=9_500)
