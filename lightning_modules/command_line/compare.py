@@ -16,14 +16,15 @@ from lightning_modules.run.settings import build
 from lightning_modules.shipped_estimators import shipped_names
 from releg.files import check_writable, write_json
 from releg.records.file_names import COMPARE
-from releg.report.compare import write_compare
+from releg.report.compare import read_compared, write_compare
 from releg.weights import digest
 
 DESCRIPTION = """Variance, bias and cost of all estimators at the same weights and on the same training images.
 
 Variance and bias are those of the gradient w.r.t. all weights and biases of the inference net; per layer, of the
 gradient w.r.t. the mean of every unit. Bias is measured against a long average of common random numbers. Cost is that
-of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, .json and .png."""
+of a whole training step, timed in turns with the likelihood ratio's. Writes compare.md, .json and .png, in which the
+numbers at other weights stay."""
 
 
 def build_parser() -> Parser:
@@ -48,6 +49,7 @@ def main(argv: list[str]) -> int:
     amounts = Amounts(options.num_images, options.samples_per_image, options.baseline_steps, options.seed)
     images = trained.data.training_images(options.num_images)
     document = {
+        "weights": _without_home(str(options.ckpt)) if options.ckpt else " ".join(map(_without_home, options.config)),
         "command": " ".join(["releg compare", *map(_without_home, argv)]),
         "baseline_steps": options.baseline_steps,
         "provenance": process,
@@ -56,7 +58,11 @@ def main(argv: list[str]) -> int:
         "own_baselines": trained.estimator is not None,
         "rows": list(measured_rows(options.estimators, trained.model, trained.estimator, images, amounts)),
     }
-    write_json(options.output / COMPARE, document)
+    path = options.output / COMPARE
+    others = (
+        [other for other in read_compared(path) if other["weights"] != document["weights"]] if path.is_file() else []
+    )
+    write_json(path, sorted([*others, document], key=lambda compared: str(compared["weights"])))
     print(write_compare(options.output))
     print(f"written to {options.output}/compare.md, .json and .png", file=sys.stderr)
     return 0

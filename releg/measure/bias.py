@@ -61,6 +61,7 @@ class Comparison:
     total: Figure
     bias2: Figure
     gradient2: float  # ||E C||^2, averaged over images: the scale of bias2
+    within_by_image: list[list[float]]  # of each layer w.r.t. the means: of two estimators, they are paired by image
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers for a JSON file."""
@@ -69,6 +70,7 @@ class Comparison:
             "layers": [{kind: vars(figure) for kind, figure in layer.items()} for layer in self.layers],
             **{name: vars(figure) for name, figure in named.items()},
             "gradient2": self.gradient2,
+            "within_by_image": [[float(f"{value:.6g}") for value in layer] for layer in self.within_by_image],
         }
 
 
@@ -117,6 +119,7 @@ def compare(
             ]
         ),
         gradient2=Figure.of([_square(image.mean) - image.within / reference_samples for image in reference]).value,
+        within_by_image=[[image.within_by_mean[layer] for image in found] for layer in range(len(model.layers))],
     )
 
 

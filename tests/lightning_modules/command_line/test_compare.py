@@ -47,7 +47,8 @@ def test_estimators_side_by_side(
     assert cli.main(arguments(tiny, tmp_path, *options)) == 0
     printed = capsys.readouterr().out
     names = sorted(chosen or (path.stem for path in ESTIMATOR_CONFIGS.glob("*.yaml")))
-    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    (document,) = json.loads((tmp_path / "compare.json").read_text())
+    rows = document["rows"]
     assert sorted(row["estimator"] for row in rows) == names
     for row in rows:
         assert row["label"] == read_estimator(row["estimator"]).label
@@ -62,16 +63,20 @@ def test_estimators_side_by_side(
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_published_weights_will_do(
+def test_published_weights_will_do_and_those_measured_before_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    weights = tmp_path / "lr.safetensors"
-    save_model(weights, SigmoidBeliefNet(784, [4, 3]), {"estimator": "lr", "best_step": "1500"})
-    command = ["compare", "--ckpt", str(weights), "--estimators", *FEW[:2], *AMOUNTS]
-    assert cli.main([*command, "--output", str(tmp_path)]) == 0
+    for name in ("lr", "crn", "lr"):
+        weights = tmp_path / f"{name}.safetensors"
+        save_model(weights, SigmoidBeliefNet(784, [4, 3]), {"estimator": name, "best_step": "1500"})
+        command = ["compare", "--ckpt", str(weights), "--estimators", *FEW[:2], *AMOUNTS]
+        assert cli.main([*command, "--output", str(tmp_path)]) == 0
     shown = capsys.readouterr()
-    assert "SBN(3-4) after 1,500 steps with LR; 3 training images, 4 estimates each." in shown.out
-    assert shown.out == (tmp_path / "compare.md").read_text() + "\n"  # the page alone: progress goes to standard error
+    titles = [line for line in shown.out.splitlines() if line.startswith("## SBN")]
+    assert titles[-2:] == ["## SBN(3-4) after 1,500 steps with CRN", "## SBN(3-4) after 1,500 steps with LR"]
+    assert "3 training images with 4 estimates each" in shown.out
+    page = (tmp_path / "compare.md").read_text()
+    assert shown.out.endswith(page + "\n")  # the page alone: progress goes to standard error
     assert "likelihood_ratio: 3 images in" in caplog.text
 
 
