@@ -72,7 +72,7 @@ def numbers(status: RunStatus) -> Numbers:
     }
 
 
-STUDY = Study(__doc__, TRIALS, Trial._fields, trials, numbers, write_recipe)
+STUDY = Study(__doc__, TRIALS, Trial._fields, lambda _: trials(), numbers, write_recipe)
 
 if __name__ == "__main__":
     sys.exit(STUDY.main())

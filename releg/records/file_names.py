@@ -11,7 +11,7 @@ VARIANCES = "grad_variance.csv"
 # In results/: what commands write
 PAPER = "paper.json"  # the paper's own numbers, written by hand
 RUNS = "runs.json"
-RACE_RUNS = "race_runs.json"  # those of the race
+RACE = "race/runs.json"
 TRIALS = "recipe/trials.json"
 PROTOCOL_CURVES = "protocol/curves.json"
 COMPARE = "compare.json"

@@ -24,7 +24,6 @@ ESTIMATORS = {
 ARCHITECTURES = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")  # Table 1, in the paper's order
 FIGURE1_ARCHITECTURE = "32-64-128-256"
 FIGURE1_IMAGES, FIGURE1_SAMPLES = 50_000, 1_000  # on which the paper measures gradient variances, and of each
-RACE_ARCHITECTURE = "200-200"
 
 AUTHORS_STEPS = 2_000_000  # of the authors' later code
 BUDGETS = ("smoke", "quick", "standard", "converged", "paper")  # files in lightning_modules/configs/budget/

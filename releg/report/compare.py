@@ -230,7 +230,7 @@ def _draw_panel(panel: Axes, rows: Sequence[Row], number: dict[str, str]) -> Non
         point = (row["ms_per_step"], row["within"]["value"])
         look: dict[str, Any] = {"marker": marker, "color": colour, "markerfacecolor": face, "markersize": 4}
         panel.errorbar(*point, yerr=row["within"]["standard_error"], elinewidth=0.8, linestyle="none", **look)
-        text = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 6.5, "ha": "center"}
+        text: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 6.5, "ha": "center"}
         panel.annotate(number[row["estimator"]], point, **text)
     panel.margins(x=0.08, y=0.08)
     panel.grid(which="major")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from releg.records.file_names import BENCH, COMPARE, LIBRARY, PROTOCOL_CURVES, PYRO, RACE_RUNS, RUNS, TRIALS
+from releg.records.file_names import BENCH, COMPARE, LIBRARY, PROTOCOL_CURVES, PYRO, RACE, RUNS, TRIALS
 from releg.report.bench import write_bench
 from releg.report.compare import write_compare
 from releg.report.figure1 import write_figure1
 from releg.report.library import write_library
-from releg.report.protocol import write_protocol
 from releg.report.pyro import write_pyro
 from releg.report.race import write_race
 from releg.report.recipe import write_recipe
@@ -24,9 +23,9 @@ PAGES: Sequence[tuple[str, Callable[[Path], object]]] = (
     (RUNS, write_figure1),
     (RUNS, write_variance),
     (RUNS, write_records),
-    (RACE_RUNS, write_race),
+    (RACE, write_race),
     (TRIALS, write_recipe),
-    (PROTOCOL_CURVES, write_protocol),
+    (PROTOCOL_CURVES, write_race),
     (COMPARE, write_compare),
     (BENCH, write_bench),
     (LIBRARY, write_library),

@@ -1,179 +1,216 @@
-"""race.md: which estimator gets to a bound first, by the clocks of runs that differ only in their estimators."""
+"""race.md: every estimator at its best of three rates, by steps and by minutes; and the protocol of later papers."""
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from releg.records.file_names import RACE_RUNS
+from releg.files import readable
+from releg.records.file_names import PROTOCOL_CURVES, RACE
 from releg.records.names import ESTIMATORS, label_of
-from releg.records.runs import Entry, read_runs
-from releg.report.curves import Bound, bounds_of
+from releg.records.race import CHOOSING_SEED, LR, NETS, RATES, SEEDS, Run, chosen_rate, runs_of, seeds_of
+from releg.report import protocol
 from releg.report.figure import in_style, write_figure
-from releg.report.numbers import count, nats, one_decimal
+from releg.report.numbers import count, distinct, nats, plus_minus
 from releg.report.page import Column, markdown, remove, write_page
-from releg.report.settings import settings
 
-TARGETS = (130.0, 125.0, 120.0, 115.0, 110.0, 105.0, 100.0)  # nats per image, easiest first
-LR = "lr"
-SPAN = 36.0  # nats below the best bound that a panel shows
-PANELS_PER_ROW = 6
+TARGETS = (125.0, 115.0, 110.0, 105.0, 102.0)  # nats per image, fixed beforehand
+CURVES = 12  # that a panel shows at most
+SPAN = 30.0  # nats below the best bound that a panel shows
+PAPERS = {known.config: known.colour for known in ESTIMATORS.values()}
+LOOKS = [(colour, style) for style in ("-", "--", ":") for colour in ("0.1", "#8c2d04", "#238b45", "#88419d", "0.6")]
 
-CAPTION = """# Which estimator gets there first on SBN({net})
+CAPTION = """# Which estimator gets there first
 
-Negative bounds in nats per image (lower is better), means over seeds, against the time spent in training steps by each
-run's own clock. The lowest bound at LR's time comes first.
+Negative bounds in nats per image (lower is better). Every estimator trains for {steps} steps on one thread, with each
+of the peak rates {rates}, held for half of the steps after the same warm-up, then falling to zero in a straight line.
+The best validation bound with seed {choosing} chooses the rate; the numbers are means ± standard deviations over the
+seeds {seeds} at that rate. Bounds after equal minutes are those at the time that LR needs for its steps, by each run's
+own clock of its training steps, linear between validations: a slow estimator is seen there before its rate has fallen.
+A run that ended earlier shows its last bound, marked with *. The lowest bound after equal steps comes first.
 
-- at LR's time: the validation bound after {minutes:.1f} minutes, which LR needs for its {steps} steps. A run that ended
-  earlier shows its last bound, marked with *. Where the learning rate falls, it does so over the steps of each run: a
-  slow estimator is seen in the middle of its schedule, and no run goes on after its last step
-- minutes to: a validation bound, interpolated between validations; – if not every seed reaches it
-- test: the bound on the test images after all steps; also with {samples} samples
+- minutes to: a validation bound; "2 of 3" if only so many seeds reach it, – if none does
+- runs: finished ones of the {runs} that choose the rate and count. Without all of them, the row is not final
 
 ![validation bound against minutes](race.png)
 
-Each panel names one estimator: its line is thick, dashed if it is biased, dotted if it climbs another bound. Thin: CRN
-blue, LR orange, all others grey; first seeds. The vertical line is LR's time. Panels in the order of the table.
+Means over seeds, at most {curves} curves per net. Dashed and dotted lines only tell curves apart.
 """
 
 
 class Racer(NamedTuple):
-    """An estimator, the curve of each of its runs, and the seconds that LR needs for its steps."""
+    """One estimator on one net: all its runs, and the seconds that LR needs there, once they are known."""
 
-    runs: list[Entry]
-    curves: list[list[Bound]]
-    lr_seconds: float
-
-    @property
-    def at_lr_time(self) -> float:
-        """The negative bound at LR's time."""
-        return -statistics.fmean(value_at(curve, self.lr_seconds) for curve in self.curves)
+    runs: list[Run]
+    lr_seconds: float | None
 
     @property
-    def minutes(self) -> float:
-        """The minutes that all its steps take, on average over its runs."""
-        return statistics.fmean(curve[-1].seconds for curve in self.curves) / 60
+    def counted(self) -> list[Run]:
+        """The runs at the chosen rate."""
+        return seeds_of(self.runs)
 
-    def minutes_to(self, target: float) -> float | None:
-        """The mean time until the validation bound is this low; None unless every seed gets there."""
-        times = [seconds_to(curve, -target) for curve in self.curves]
-        reached = [time for time in times if time is not None]
-        return statistics.fmean(reached) / 60 if len(reached) == len(times) else None
+    @property
+    def title(self) -> str:
+        """What tables call it."""
+        run = self.runs[0]
+        return label_of(run["estimator"], run["label"], run["unbiased"], run["objective"])
 
-    def mean(self, name: str) -> str:
-        """The mean over seeds of a bound at the end of training, negative, as a text."""
-        return nats(-statistics.fmean(run.result[name] for run in self.runs))
+    @property
+    def order(self) -> float:
+        """The mean bound after all steps; those without one come last."""
+        return -statistics.fmean(run["val/elbo"] for run in self.counted) if self.counted else np.inf
 
 
 def write_race(results: Path) -> str:
-    """Write race.md, .csv and .png; without LR there is no race, and old files are deleted."""
-    path = results / "race.csv"
-    racers = race(results)
-    if not racers:
-        remove(path, path.with_suffix(".md"), path.with_suffix(".png"))
-        return ""
-    write_figure(path.with_suffix(".png"), draw(racers), dpi=200)
-    runs = [run for racer in racers for run in racer.runs]
-    steps, samples = runs[0].steps, runs[0].config["model.test_samples"]
-    facts = {"net": runs[0].net, "minutes": racers[0].lr_seconds / 60, "steps": count(steps), "samples": samples}
-    return write_page(
-        path.with_suffix(".md"), CAPTION.format(**facts), markdown(_columns(racers), racers), settings(runs)
-    )
-
-
-def race(results: Path) -> list[Racer]:
-    """All estimators, the lowest bound at LR's time first; none without LR."""
-    runs = read_runs(results, RACE_RUNS) if (results / RACE_RUNS).is_file() else []
-    runs = [run for run in runs if run.net == runs[0].net]  # one race, one net
-    bounds = bounds_of(runs, results / "race.csv")
-    curves = {run: [bound for bound in bounds if bound[:2] == run] for run in dict.fromkeys(b[:2] for b in bounds)}
-    ends = [curve[-1].seconds for (name, _), curve in curves.items() if name == LR]
-    if not ends:
-        return []
-    racers = [
-        Racer(
-            [run for run in runs if run.estimator == name],
-            [curve for (other, _), curve in curves.items() if other == name],
-            statistics.fmean(ends),
+    """Write race.md and race.png; where there is no race, the protocol of later papers is a page of its own."""
+    path, page = results / RACE, results / "protocol.md"
+    later = protocol.section(results) if (results / PROTOCOL_CURVES).is_file() else []
+    if not path.is_file():
+        return write_page(page, f"# {protocol.TITLE}", *later[1:])
+    remove(page)
+    with readable(path, "what python -m lightning_modules.studies.race writes", "run it again"):
+        nets = {net: racers_of(json.loads(path.read_bytes()), net) for net in NETS}
+        nets = {net: racers for net, racers in nets.items() if racers}
+        runs = [run for racers in nets.values() for racer in racers for run in racer.runs]
+        caption = CAPTION.format(
+            steps=count(runs[0]["steps"]),
+            rates=distinct(RATES),
+            choosing=CHOOSING_SEED,
+            seeds=distinct(SEEDS),
+            runs=len(RATES) + len(SEEDS),
+            curves=CURVES,
         )
-        for name in dict.fromkeys(name for name, _ in curves)
-    ]
-    return sorted(racers, key=lambda racer: racer.at_lr_time)
+        tables = [part for net, racers in nets.items() for part in _section(net, racers)]
+        made = "\n".join(f"- {what}: {distinct(run[what] for run in runs)}" for what in ("commit", "machine"))
+    write_figure(results / "race.png", draw(nets), dpi=200)
+    return write_page(results / "race.md", caption, *tables, *later, "## How it was made", made)
 
 
-def _columns(racers: Sequence[Racer]) -> list[Column[Racer]]:
-    reached = [target for target in TARGETS if any(racer.minutes_to(target) is not None for racer in racers)]
-    return [
-        Column("estimator", lambda racer: racer.runs[0].title, is_text=True),
-        Column("at LR's time", lambda racer: nats(racer.at_lr_time) + "*" * (60 * racer.minutes < racer.lr_seconds)),
-        *map(_column_of, reached),
-        Column("minutes in all", lambda racer: one_decimal(racer.minutes)),
-        Column("test", lambda racer: racer.mean("test/elbo")),
-        Column("test, samples", lambda racer: racer.mean("test/multi_sample_bound")),
+def racers_of(runs: Sequence[Run], net: str) -> list[Racer]:
+    """All estimators that have a run on that net, the lowest bound after equal steps first."""
+    own = {name: runs_of(runs, net, name) for name in dict.fromkeys(run["estimator"] for run in runs)}
+    lr = seeds_of(own.get(LR, []))
+    seconds = statistics.fmean(run["curve"][-1][1] for run in lr) if lr else None
+    return sorted((Racer(each, seconds) for each in own.values() if each), key=lambda racer: racer.order)
+
+
+def _section(net: str, racers: Sequence[Racer]) -> list[str]:
+    seconds, samples = racers[0].lr_seconds, racers[0].runs[0]["samples"]
+    at_lr_time = "after equal minutes" if seconds is None else f"after {seconds / 60:.1f} minutes"
+    columns = [
+        Column[Racer]("estimator", lambda racer: racer.title, is_text=True),
+        Column[Racer]("rate", lambda racer: str(chosen_rate(racer.runs) or "–")),
+        Column[Racer]("after all steps", lambda racer: _spread(racer, lambda run: -run["val/elbo"])),
+        Column[Racer](at_lr_time, _after_equal_minutes),
+        *map(_column_of, TARGETS),
+        Column[Racer]("minutes in all", lambda racer: _spread(racer, lambda run: run["curve"][-1][1] / 60)),
+        Column[Racer]("test", lambda racer: _spread(racer, lambda run: -run["test/elbo"])),
+        Column[Racer](
+            f"test, {samples} samples", lambda racer: _spread(racer, lambda run: -run["test/multi_sample_bound"])
+        ),
+        Column[Racer]("runs", lambda racer: f"{len(racer.runs)} of {len(RATES) + len(SEEDS)}"),
     ]
+    trials = [Column[Racer]("estimator", lambda racer: racer.title, is_text=True), *map(_trial_column, RATES)]
+    choice = f"Validation bounds with seed {CHOOSING_SEED}, by peak rate:"
+    return [f"## SBN({net})", markdown(columns, racers), choice, markdown(trials, racers)]
+
+
+def _spread(racer: Racer, number: Callable[[Run], float]) -> str:
+    """Mean and standard deviation over seeds."""
+    values = [number(run) for run in racer.counted]
+    if not values:
+        return "–"
+    return plus_minus(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def _after_equal_minutes(racer: Racer) -> str:
+    seconds = racer.lr_seconds
+    if seconds is None:
+        return "–"
+    ended = any(run["curve"][-1][1] < seconds for run in racer.counted)
+    return _spread(racer, lambda run: -value_at(run["curve"], seconds)) + "*" * ended
 
 
 def _column_of(target: float) -> Column[Racer]:
     def cell(racer: Racer) -> str:
-        minutes = racer.minutes_to(target)
-        return "–" if minutes is None else f"{minutes:.2f}"
+        times = [seconds_to(run["curve"], -target) for run in racer.counted]
+        reached = {id(run): time for run, time in zip(racer.counted, times, strict=True) if time is not None}
+        if not reached:
+            return "–"
+        if len(reached) < len(times):
+            return f"{len(reached)} of {len(times)}"
+        minutes = iter(reached.values())
+        return _spread(racer, lambda _: next(minutes) / 60)
 
     return Column(f"minutes to {target:g}", cell)
 
 
-def value_at(curve: Sequence[Bound], seconds: float) -> float:
+def _trial_column(rate: float) -> Column[Racer]:
+    def cell(racer: Racer) -> str:
+        bounds = [run["val/elbo"] for run in racer.runs if (run["rate"], run["seed"]) == (rate, CHOOSING_SEED)]
+        return nats(-bounds[0]) if bounds else "–"
+
+    return Column(str(rate), cell)
+
+
+def value_at(curve: Sequence[Sequence[float]], seconds: float) -> float:
     """The bound at that time, linear between measurements; the first before them, the last after them."""
-    return float(np.interp(seconds, [bound.seconds for bound in curve], [bound.value for bound in curve]))
+    return float(np.interp(seconds, [point[1] for point in curve], [point[2] for point in curve]))
 
 
-def seconds_to(curve: Sequence[Bound], target: float) -> float | None:
+def seconds_to(curve: Sequence[Sequence[float]], target: float) -> float | None:
     """The time at which the bound is first reached, linear between measurements; None if it is not."""
-    first = next((place for place, bound in enumerate(curve) if bound.value >= target), None)
+    first = next((place for place, point in enumerate(curve) if point[2] >= target), None)
     if first is None:
         return None
     around = curve[max(first - 1, 0) : first + 1]
-    return float(np.interp(target, [bound.value for bound in around], [bound.seconds for bound in around]))
+    return float(np.interp(target, [point[2] for point in around], [point[1] for point in around]))
 
 
 @in_style
-def draw(racers: Sequence[Racer]) -> Figure:
-    """One panel per estimator, with the lines of all others behind its own."""
-    columns = min(PANELS_PER_ROW, len(racers))
-    rows = -(-len(racers) // columns)
-    figure = Figure(figsize=(7.2, 1.2 * rows + 0.6), layout="constrained")
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
-    best = max(bound.value for racer in racers for bound in racer.curves[0])
-    panels[0].set(xscale="log", ylim=(best - SPAN, best + 2))
-    panels[0].yaxis.set_major_locator(MultipleLocator(10))
-    panels[0].xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    panels[0].xaxis.set_minor_locator(NullLocator())
-    panels[0].xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g}"))
-    for panel, racer in zip(panels, racers, strict=False):
-        panel.axvline(racer.lr_seconds / 60, color="0.8", linewidth=0.6, zorder=0)
-        for other in racers:
-            _draw_line(panel, other, is_named=other is racer)
-        panel.set_title(label_of(racer.runs[0].estimator, racer.runs[0].label), fontsize=7, pad=2)
-        panel.tick_params(labelsize=6.5, length=2)
-    for panel in panels[len(racers) :]:
-        panel.set_visible(False)
+def draw(nets: dict[str, list[Racer]]) -> Figure:
+    """A panel for each net, with a legend in the order of its table."""
+    figure = Figure(figsize=(7.2, 3.1 * len(nets)), layout="constrained")
+    for panel, (net, racers) in zip(figure.subplots(len(nets), 1, squeeze=False)[:, 0], nets.items(), strict=True):
+        panel.set_title(f"SBN({net})", loc="left", fontsize=8)
+        _draw_panel(panel, shown(racers))
     figure.supxlabel("minutes of training", fontsize=8)
     figure.supylabel("validation bound (nats)", fontsize=8)
     return figure
 
 
-def _draw_line(panel: Axes, racer: Racer, is_named: bool) -> None:
-    run = racer.runs[0]
-    of_paper = ESTIMATORS.get(run.estimator)
-    colour = of_paper.colour if of_paper else "0.1" if is_named else "0.85"
-    style = "--" if not run.unbiased else "-" if run.objective == "elbo" else ":"
-    order = 3 if is_named else 2 if of_paper else 1
-    minutes = [bound.seconds / 60 for bound in racer.curves[0]]
-    bounds = [bound.value for bound in racer.curves[0]]
-    panel.plot(minutes, bounds, color=colour, linewidth=1.6 if is_named else 0.7, linestyle=style, zorder=order)
+def shown(racers: Sequence[Racer]) -> list[Racer]:
+    """The first ones of the table, and LR."""
+    finished = [racer for racer in racers if racer.counted]
+    if any(racer.runs[0]["estimator"] == LR for racer in finished[CURVES:]):
+        lr = next(racer for racer in finished if racer.runs[0]["estimator"] == LR)
+        return [*finished[: CURVES - 1], lr]
+    return finished[:CURVES]
+
+
+def _draw_panel(panel: Axes, racers: Sequence[Racer]) -> None:
+    panel.set(xscale="log")
+    looks = iter(LOOKS)
+    best = -np.inf
+    for racer in racers:
+        points: Any = np.mean([np.array(run["curve"]) for run in racer.counted], axis=0)
+        name = racer.runs[0]["estimator"]
+        colour, style = (PAPERS[name], "-") if name in PAPERS else next(looks)
+        width = 1.8 if name in PAPERS else 1.0
+        panel.plot(points[:, 1] / 60, points[:, 2], style, color=colour, linewidth=width, label=racer.title)
+        best = max(best, points[:, 2].max())
+    if racers:
+        panel.set_ylim(best - SPAN, best + 1)
+        panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=6.5)
+    panel.grid(which="major")
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g}"))

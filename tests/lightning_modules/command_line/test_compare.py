@@ -126,5 +126,5 @@ def test_the_front_is_made_of_unbiased_estimators_that_none_undercuts() -> None:
 
 def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "compare.json").write_text("{")
-    with pytest.raises(ValueError, match=r"cannot be read .* run it again"):
+    with pytest.raises(ValueError, match=r"cannot be read .*; delete it, and run releg compare"):
         write_compare(tmp_path)

@@ -1,6 +1,7 @@
 """Runs of a study: made once, in real processes."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.grid.process import LOG
 from lightning_modules.run.lock import locked
 from lightning_modules.studies import study as module
-from lightning_modules.studies.study import Numbers, Study, make_missing, options_of
-from releg.records.file_names import RESULT
+from lightning_modules.studies.study import UNFINISHED, Numbers, Study, make_missing, options_of
+from releg.records.file_names import METRICS, RESULT
 
 
 def tiny(results: Path, *more: str) -> GridRun:
@@ -38,7 +39,7 @@ def bound(status: RunStatus) -> Numbers:
 @pytest.mark.long
 def test_a_study_makes_what_is_not_recorded_and_writes_its_page(tmp_path: Path) -> None:
     planned, pages = [Trial(0.001), Trial(0.01)], list[Path]()  # of the same net
-    study = Study(None, "mine/trials.json", Trial._fields, lambda: planned, bound, pages.append)
+    study = Study(None, "mine/trials.json", Trial._fields, lambda _: planned, bound, pages.append)
     file = tmp_path / "mine" / "trials.json"
     assert study.main(["--results", str(tmp_path), "--jobs", "2"]) == 0
     entries = json.loads(file.read_text())
@@ -49,12 +50,45 @@ def test_a_study_makes_what_is_not_recorded_and_writes_its_page(tmp_path: Path) 
     assert study.main(["--results", str(tmp_path)]) == 0
     assert json.loads(file.read_text()) == [entries[0], {"rate": 0.1, "bound": -3.0}, entries[1]]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob(RESULT)} == written
-    assert pages == [tmp_path, tmp_path]
+    assert {*pages} == {tmp_path}
+
+
+@pytest.mark.long
+def test_what_is_planned_may_depend_on_what_was_trained_and_a_page_is_written_after_each_run(tmp_path: Path) -> None:
+    recorded_at = list[int]()
+
+    def in_turn(recorded: Sequence[Numbers]) -> list[Trial]:
+        return [Trial(0.001), Trial(0.002)][: 1 + len(recorded)]
+
+    def write_page(results: Path) -> None:
+        recorded_at.append(len(json.loads((results / "trials.json").read_text())))
+
+    study = Study(None, "trials.json", Trial._fields, in_turn, bound, write_page, threads=1)
+    assert study.main(["--results", str(tmp_path)]) == 0
+    assert sorted({*recorded_at}) == [1, 2]
+    assert recorded_at == sorted(recorded_at)
+
+
+def under_way(status: RunStatus) -> Numbers:
+    return {"steps_done": status.steps_done, UNFINISHED: status.result is None}
+
+
+def test_a_run_under_way_is_published_as_unfinished_and_is_still_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(None, "t.json", Trial._fields, lambda _: [Trial(0.3)], under_way, print, shows_unfinished=True)
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    begun = module._placed(Trial(0.3).run(tmp_path / "mine"))
+    (begun.folder / METRICS).write_text("step,seconds,metric,value\n10,1.0,val/elbo,-5.0\n")
+    assert study.main(["--publish", "--results", str(tmp_path / "mine")]) == 0
+    assert json.loads((tmp_path / "t.json").read_text()) == [{"rate": 0.3, "steps_done": 10, UNFINISHED: True}]
+    recorded = study.recorded(tmp_path / "t.json")
+    assert [*study._missing(recorded, tmp_path)] == [Trial(0.3)]
 
 
 def test_publishing_adds_what_is_recorded_and_makes_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = list[Path]()
-    study = Study(None, "trials.json", Trial._fields, lambda: [Trial(0.3)], bound, pages.append)
+    study = Study(None, "trials.json", Trial._fields, lambda _: [Trial(0.3)], bound, pages.append)
     monkeypatch.setattr(module, "RESULTS", tmp_path)
     (tmp_path / "trials.json").write_text('[{"rate": 0.1, "bound": 1.0, "old": 3}, {"rate": 0.2, "bound": 2.0}]')
     (tmp_path / "mine").mkdir()
@@ -81,7 +115,7 @@ def test_every_study_takes_jobs_and_results(tmp_path: Path) -> None:
 
 def test_records_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text('[{"bound": 1.0}]')
-    study = Study(None, "study.json", Trial._fields, list, bound, print)
+    study = Study(None, "study.json", Trial._fields, lambda _: [], bound, print)
     with pytest.raises(ValueError, match=r"study.json cannot be read .*; restore it, or delete it"):
         study.recorded(tmp_path / "study.json")
     assert study.recorded(tmp_path / "not_yet.json") == {}

@@ -90,8 +90,8 @@ def test_a_number_means_the_same_estimator_in_every_table(tmp_path: Path) -> Non
 def test_siblings_and_disarm_are_paired_by_image(tmp_path: Path) -> None:
     more, less = [[2.0, 4.0, 6.0], [1.0, 2.0, 9.0]], [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]
     rows = [row("sibling_leave_one_out", within_by_image=more), row("disarm", ratio=2.0, within_by_image=less)]
-    assert paired_ratio(*rows, 0) == (2.0, 0.0)  # the images differ, their ratio does not
-    ratio, error = paired_ratio(*rows, 1)
+    assert paired_ratio(rows[0], rows[1], 0) == (2.0, 0.0)  # the images differ, their ratio does not
+    ratio, error = paired_ratio(rows[0], rows[1], 1)
     assert (ratio, error) == pytest.approx((2.0, 4.3589 / 3**0.5 / 2), rel=1e-4)  # the deviations are -3, -2 and 5
     assert "| SIBLING_LEAVE_ONE_OUT / DISARM | 2 | 2.0 ± 1.3 |" in write(tmp_path, rows)
 

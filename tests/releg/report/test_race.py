@@ -1,35 +1,38 @@
-"""The race, from made-up clocks."""
+"""The race, from made-up runs."""
 
 import json
-import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lightning_modules.shipped_estimators import shipped_names
-from releg.records.file_names import RACE_RUNS
-from releg.report.curves import Bound
-from releg.report.race import draw, race, seconds_to, value_at, write_race
-from tests.releg.report.synthetic import entry, write_curves
+from releg.records.file_names import PROTOCOL_CURVES, RACE
+from releg.records.race import RATES, SEEDS, chosen_rate
+from releg.report.race import CURVES, draw, racers_of, seconds_to, shown, value_at, write_race
+from tests.releg.report.test_protocol import curve as later_curve
 
-CURVE = [Bound("a", 0, 1, 10.0, -130.0), Bound("a", 0, 2, 20.0, -120.0), Bound("a", 0, 3, 40.0, -110.0)]
-RUNS = {  # end of the bound, milliseconds per step: minutes in all are a sixth of these
-    "lr": (-112.0, 6.0),
-    "crn": (-100.0, 12.0),
-    "rodeo": (-100.0, 60.0),
-    "reinmax": (-104.0, 3.0),
-}
+CURVE = [[1, 10.0, -130.0], [2, 20.0, -120.0], [3, 40.0, -110.0]]
+Run = dict[str, Any]
 
 
-def write(results: Path, runs: dict[str, tuple[float, float]], seeds: int = 1) -> Path:
-    entries = []
-    for name, (end, ms_per_step) in runs.items():
-        for seed in range(seeds):
-            run = entry("200-200", name, seed, 100.0) | {"label": "ReinMax", "unbiased": name != "reinmax"}
-            write_curves(results, run, end - 14 * seed, ms_per_step)
-            entries.append(run)
-    (results / RACE_RUNS).write_text(json.dumps({"runs": entries}))
-    return results
+def run(name: str, rate: float, seed: int, end: float, minutes: float = 1.0, net: str = "200-200") -> Run:
+    curve = [[5000, 30 * minutes, end - 20], [10_000, 60 * minutes, end]]
+    names = {"label": name.upper(), "unbiased": name != "reinmax", "objective": "elbo"}
+    bounds = {"val/elbo": end, "test/elbo": end + 1, "test/multi_sample_bound": end + 5}
+    made = {"steps": 10_000, "samples": 10, "curve": curve, "commit": "c0ffee", "machine": "AMD, 2 cores"}
+    return {"architecture": net, "estimator": name, "rate": rate, "seed": seed, **names, **bounds, **made}
+
+
+def all_runs(name: str, end: float, minutes: float = 1.0, net: str = "200-200") -> list[Run]:
+    """0.003 is the best rate; its other seeds are half a nat apart."""
+    trials = [run(name, rate, 0, end - abs(rate - 0.003) * 1000, minutes, net) for rate in RATES]
+    return [*trials, *(run(name, 0.003, seed, end + (seed - 2) / 2, minutes, net) for seed in SEEDS)]
+
+
+def write(results: Path, runs: list[Run]) -> str:
+    (results / RACE).parent.mkdir(exist_ok=True)
+    (results / RACE).write_text(json.dumps(runs))
+    return write_race(results)
 
 
 def test_bounds_and_times_are_interpolated() -> None:
@@ -37,58 +40,61 @@ def test_bounds_and_times_are_interpolated() -> None:
     assert (value_at(CURVE, 1), value_at(CURVE, 99)) == (-130, -110)
     assert seconds_to(CURVE, -115) == pytest.approx(30)
     assert (seconds_to(CURVE, -140), seconds_to(CURVE, -100)) == (10, None)
-    falls_back = [*CURVE, Bound("a", 0, 4, 50.0, -125.0), Bound("a", 0, 5, 60.0, -100.0)]
-    assert seconds_to(falls_back, -115) == pytest.approx(30), "the first time counts"
+    assert seconds_to([*CURVE, [4, 50.0, -125.0], [5, 60.0, -100.0]], -115) == pytest.approx(30), (
+        "the first time counts"
+    )
 
 
-def test_the_order_is_that_of_the_bounds_at_lrs_time(tmp_path: Path) -> None:
-    racers = race(write(tmp_path, RUNS))
-    assert [racer.runs[0].estimator for racer in racers] == ["reinmax", "lr", "crn", "rodeo"]
-    assert [round(racer.at_lr_time, 1) for racer in racers] == [104.0, 112.0, 130.0, 154.0]
-    minutes = {racer.runs[0].estimator: racer.minutes_to(105.0) for racer in racers}
-    assert minutes.pop("reinmax") is not None
-    assert minutes == {"lr": None, "crn": pytest.approx(2 * 55 / 60), "rodeo": pytest.approx(10 * 55 / 60)}
+def test_the_rate_is_the_best_one_of_the_choosing_seed_once_all_were_tried() -> None:
+    runs = all_runs("lr", -110.0)
+    assert chosen_rate([*runs, run("lr", 0.01, 1, -50.0)]) == 0.003
+    assert chosen_rate(runs[:2]) is None
 
 
-def test_the_page_marks_who_ended_early_and_shows_only_bounds_that_are_reached(tmp_path: Path) -> None:
-    page = write_race(write(tmp_path, {"lr": RUNS["lr"], "reinmax": RUNS["reinmax"]}))
-    assert "| ReinMax (biased) | 104.00* | 0.27 | 0.31 | 0.36 | 0.40 | 0.45 | 0.49 | 0.5 | 100.00 | 98.00 |" in page
-    assert "| LR | 112.00 | 0.62 | 0.73 | 0.83 | 0.94 | – | – | 1.0 | 100.00 | 98.00 |" in page
-    assert "minutes to 100" not in page
+def test_a_row_has_the_chosen_rate_and_means_with_their_spread_over_the_other_seeds(tmp_path: Path) -> None:
+    page = write(tmp_path, [*all_runs("likelihood_ratio", -110.0), *all_runs("reinmax", -104.0, minutes=0.5)])
+    lr = "| LIKELIHOOD_RATIO | 0.003 | 110.00 ± 0.50 | 110.00 ± 0.50 | 0.62 ± 0.01 | 0.88 ± 0.01 | 2 of 3 | – | – |"
+    assert f"{lr} 1.00 ± 0.00 | 109.00 ± 0.50 | 105.00 ± 0.50 | 6 of 6 |" in page
+    fast = "| REINMAX (biased) | 0.003 | 104.00 ± 0.50 | 104.00 ± 0.50* | 0.25 ± 0.00 |"
+    assert page.index(fast) < page.index(lr)
+    assert "| LIKELIHOOD_RATIO | 112.00 | 110.00 | 117.00 |" in page
+    assert "after 1.0 minutes" in page
     assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_several_seeds_are_averaged_and_must_all_get_there(tmp_path: Path) -> None:
-    (racer,) = race(write(tmp_path, {"lr": (-112.0, 6.0)}, seeds=2))
-    assert racer.at_lr_time == pytest.approx(119)
-    assert racer.minutes_to(130.0) == pytest.approx((30 / 48 + 30 / 34) / 2)
-    assert racer.minutes_to(120.0) is None
+def test_what_is_unfinished_is_shown_as_unfinished(tmp_path: Path) -> None:
+    page = write(tmp_path, [*all_runs("disarm", -110.0)[:4], *all_runs("arm", -120.0)[:2]])
+    assert "| DISARM | 0.003 | 110.50 | – |" in page
+    assert "| 4 of 6 |" in page
+    assert "| ARM | – | – | – | – | – | – | – | – | – | – | – | 2 of 6 |" in page
+    assert "| ARM | 122.00 | 120.00 | – |" in page
+    assert "SBN(32-64-128-256)" not in page
 
 
-def test_a_clone_without_the_runs_makes_the_same_files_from_the_csv(tmp_path: Path) -> None:
-    results = write(tmp_path, RUNS)
-
-    def artefacts() -> list[bytes]:
-        write_race(results)
-        return [(results / name).read_bytes() for name in ("race.csv", "race.md", "race.png")]
-
-    before = artefacts()
-    for gone in ("runs/nothing-in-this-name/200-200lr0", "runs"):
-        shutil.rmtree(results / gone)
-        assert artefacts() == before
-
-
-def test_without_lr_there_is_no_race_and_no_old_file_is_left(tmp_path: Path) -> None:
-    write_race(write(tmp_path, RUNS))
-    runs = json.loads((tmp_path / RACE_RUNS).read_text())["runs"]
-    (tmp_path / RACE_RUNS).write_text(json.dumps({"runs": runs[1:]}))
-    assert write_race(tmp_path) == ""
-    assert not list(tmp_path.glob("race.*"))
+def test_a_panel_has_at_most_twelve_curves_and_always_lr() -> None:
+    runs = [run for place in range(15) for run in all_runs(f"e{place}", -100.0 - place)]
+    runs += all_runs("likelihood_ratio", -130.0)
+    racers = racers_of(runs, "200-200")
+    names = [racer.runs[0]["estimator"] for racer in shown(racers)]
+    assert names == [*(f"e{place}" for place in range(CURVES - 1)), "likelihood_ratio"]
+    figure = draw({"200-200": racers, "32-64-128-256": racers[:3]})
+    assert [len(panel.lines) for panel in figure.axes] == [CURVES, 3]
+    looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
+    assert len(looks) == CURVES
 
 
-def test_all_shipped_estimators_have_a_panel(tmp_path: Path) -> None:
-    names = ["lr", "crn", *(n for n in shipped_names() if n not in ("likelihood_ratio", "common_random_numbers"))]
-    runs = {name: (-100.0 - 2 * place, 5.0 + 3 * place) for place, name in enumerate(names)}
-    racers = race(write(tmp_path, runs))
-    panels = [panel for panel in draw(racers).axes if panel.get_visible()]
-    assert len(panels) == len(racers) == len(names)
+def test_the_protocol_of_later_papers_is_a_section_of_the_race_and_a_page_without_it(tmp_path: Path) -> None:
+    (tmp_path / PROTOCOL_CURVES).parent.mkdir()
+    (tmp_path / PROTOCOL_CURVES).write_text(json.dumps([later_curve("rodeo", -110.0)]))
+    alone = write_race(tmp_path)
+    assert (tmp_path / "protocol.md").read_text() == alone
+    assert alone.startswith("# The protocol of later papers\n")
+    page = write(tmp_path, all_runs("likelihood_ratio", -110.0))
+    assert "## The protocol of later papers" in page
+    assert alone.splitlines()[-3] in page
+    assert not (tmp_path / "protocol.md").exists()
+
+
+def test_damaged_runs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"runs.json cannot be read \(.*\), expected"):
+        write(tmp_path, [{"architecture": "200-200"}])
