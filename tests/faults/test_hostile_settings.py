@@ -130,7 +130,7 @@ def test_any_words_after_a_command_that_measures(
     command: ModuleType, capsys: pytest.CaptureFixture[str], examples: int
 ) -> None:
     """Only read: with nothing wrong it would measure."""
-    options = "--ckpt --config --estimators --num-images --architectures --units --rounds --output".split()
+    options = ["--ckpt", "--config", "--estimators", "--num-images", "--architectures", "--rounds", "--output"]
     words = st.sampled_from(options) | st.text(max_size=8) | st.sampled_from(["2", "200-200", "arm", "-1", "0.25"])
 
     @settings(AMPLE, max_examples=20 * examples)
