@@ -5,10 +5,9 @@ For a flip of unit i of layer l let s = +1 if the unit is 0 and -1 if it is 1. T
     s * (below @ W)_i - sum_j [softplus(r_j + s W_ij) - softplus(r_j)]     log p(below | z[l]), r its logits
     + s * (g_i - a_i)                                                      log p(z[l] | z[l+1]) - log q(z[l] | ...)
     - s * (z[l+1] @ V)_i + sum_k [softplus(a_k + s V_ik) - softplus(a_k)]  -log q(z[l+1] | z[l])
-    + what follows from the units of z[l+1] that changed.
 
-The sums over j and k are products of factors (log_product.py). Only the last line needs simulation, and only for the
-(row, unit) pairs in which a unit did change: unit k is on iff logit(noise) - a_k < s V_ik.
+if z[l+1] stays as it is. The sums over j and k are products of factors (log_product.py). For the (row, unit) pairs in
+which a unit of z[l+1] changes, all deeper layers are simulated again: unit k is on iff logit(noise) - a_k < s V_ik.
 """
 
 from __future__ import annotations
@@ -63,6 +62,9 @@ class _Layer:
             self.deeper_sign = 1 - 2 * path.z[layer + 1]
             self.margin = margin_of(path.noise[layer + 1], self.deeper_logits, self.deeper_sign)
             self.deeper = LogProduct(self.deeper_logits, self.weight)
+            before = bernoulli.total_log_prob(path.logits[layer + 1 :], path.z[layer + 1 :])
+            self.terms = bernoulli.total_log_prob(self.r[layer + 1 :], path.z[layer:]) - before  # (N,)
+            self.linear = self.sign * (self.r[layer + 1] - path.z[layer + 1] @ self.weight.T)  # change of these
 
     def differences(self, memory_mib: float) -> Tensor:
         """f1 - f0, (N, H)."""
@@ -81,61 +83,22 @@ class _Layer:
         delta = sign[..., None] * self.weight[units]  # (R, I, K)
         change = self.deeper(rows, units, sign)
         changed = self.deeper_sign[rows, None] * delta > self.margin[rows, None]  # (R, I, K)
-        pair = changed.any(-1).nonzero(as_tuple=True)  # waits for the device: the number of pairs is needed
-        change[pair] += self._continue_pairs(pair[0] + rows.start, pair[1] + units.start, changed[pair], delta[pair])
+        row, unit = changed.any(-1).nonzero(as_tuple=True)  # waits for the device: the number of pairs is needed
+        change[row, unit] = self._simulated(row + rows.start, unit + units.start)
         return change
 
-    def _continue_pairs(self, row: Tensor, unit: Tensor, changed: Tensor, delta: Tensor) -> Tensor:
-        """What follows, for M (row, unit) pairs, from the changed units of the next layer: (M,).
-
-        Args:
-            row: (M,) which row of the path.
-            unit: (M,) which unit of it is flipped.
-            changed: (M, K) which units of the next layer change.
-            delta: (M, K) by how much their logits change.
-        """
-        step = changed * self.deeper_sign[row]  # (M, K) the change of z[l+1]
-        flipped = self.path.z[self.layer][row]
-        flipped[torch.arange(len(row), device=row.device), unit] += self.sign[row, unit]
-        counted = (self.sign * self.r[self.layer + 1])[row, unit]  # log p(z[l] | z[l+1]), with the old z[l+1]
-        # log q(z[l+1] | z[l]) was taken with the old z[l+1] as well
-        counted = counted + (step * (self.deeper_logits[row] + delta)).sum(-1)
-        return self._continue(row, flipped, self.path.z[self.layer + 1][row] + step) - counted
-
-    def _continue(self, row: Tensor, below: Tensor, z: Tensor) -> Tensor:
-        """Change of f from log p(z[l] | z[l+1]) on, for M rows of the path in which z[l+1] changed: (M,).
-
-        Args:
-            row: (M,) which row of the path.
-            below: (M, H_l) the flipped layer.
-            z: (M, H_(l+1)) the changed layer below it.
-        """
-        total = torch.zeros_like(below[:, 0])
-        active = torch.arange(len(row), device=row.device)  # the index into total of each pair that is still simulated
-        path = self.path
+    def _simulated(self, row: Tensor, unit: Tensor) -> Tensor:
+        """The same for M pairs of row and unit, with all deeper layers simulated again: (M,)."""
+        below = self.path.z[self.layer][row]  # (M, H)
+        below[torch.arange(len(row), device=row.device), unit] += self.sign[row, unit]
+        change = -self.terms[row] - self.linear[row, unit]
         for layer in range(self.layer + 1, len(self.model.layers)):
-            total[active] += self._p_change(layer, row, self.model.generative[layer](z), below)
-            if layer + 1 == len(self.model.layers):
-                total[active] += self._p_change(layer + 1, row, self.r[-1][row], z)
-                break
-            before, old = path.logits[layer + 1].detach()[row], path.z[layer + 1][row]
-            after = self.model.inference_logits(layer + 1, z)
-            deeper = bernoulli.sample(after, path.noise[layer + 1][row])
-            total[active] += self._q_change(after, deeper, before, old)
-            changed = (deeper != old).any(-1)
-            kept = ~changed
-            total[active[kept]] += self._p_change(layer + 1, row[kept], self.r[layer + 1][row[kept]], z[kept])
-            active, row, below, z = active[changed], row[changed], z[changed], deeper[changed]
-        return total
-
-    def _p_change(self, layer: int, row: Tensor, logits: Tensor, value: Tensor) -> Tensor:
-        """Change of log p(z[layer-1] | z[layer]) to the given logits and value."""
-        before = bernoulli.log_prob(self.r[layer], self.path.z[layer - 1]).sum(-1)  # (N,)
-        return bernoulli.log_prob(logits, value).sum(-1) - before[row]
-
-    def _q_change(self, after: Tensor, z: Tensor, before: Tensor, old: Tensor) -> Tensor:
-        """Change of -log q of a layer, summed over its units."""
-        return (bernoulli.log_prob(before, old) - bernoulli.log_prob(after, z)).sum(-1)
+            logits = self.model.inference_logits(layer, below)
+            z = bernoulli.sample(logits, self.path.noise[layer][row])
+            change += bernoulli.log_prob(self.model.generative[layer](z), below).sum(-1)
+            change -= bernoulli.log_prob(logits, z).sum(-1)
+            below = z
+        return change + bernoulli.log_prob(self.r[-1][row], below).sum(-1)
 
 
 def linear_terms(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor], layer: int) -> Tensor:

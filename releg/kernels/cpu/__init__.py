@@ -50,7 +50,6 @@ from releg.kernels.cpu.layout import Shape, Workspace
 from releg.kernels.cpu.threads import run_team
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
-ROWS_AT_ONCE = 512  # bounds the store: about 20 KiB per row of SBN(200-200-200-200)
 MOST_KEPT = 4  # workspaces that wait for the next call
 
 _free: dict[Shape, Workspace] = {}  # a workspace is taken out while it is in use, so that threads never share one
@@ -90,26 +89,15 @@ def cpu_flips(
     """
     rows_of = [*z, *noise, *logits, *generative_logits]
     _check_same_type(x, [*rows_of, *generative, *inference])
-    layers, rows = [values.shape[1] for values in z], len(x)
-    workspace = _take_workspace(Shape(x.shape[1], tuple(layers), x.dtype, min(rows, ROWS_AT_ONCE), _threads(rows)))
-    weights = workspace.set_weights(generative, inference)
-    _run(workspace, 0, x, 0)
-    parts: list[list[Tensor]] = []
-    for start in range(0, rows, ROWS_AT_ONCE):
-        part = slice(start, min(start + ROWS_AT_ONCE, rows))
-        count = part.stop - part.start
-        kept = workspace.set_rows(
-            x[part], *([v[part] for v in values] for values in (z, noise, logits, generative_logits))
-        )
-        flat = x.new_empty(count * sum(layers))
-        _run(workspace, 1, flat, count)
-        del kept  # the kernel has read them
-        parts.append(list(flat.split([count * size for size in layers])))
-    del weights
+    rows, layers = len(x), tuple(values.shape[1] for values in z)
+    workspace = _take_workspace(Shape(x.shape[1], layers, x.dtype, rows, _threads(rows)))
+    read = workspace.set_weights(generative, inference), workspace.set_rows(x, z, noise, logits, generative_logits)
+    out = x.new_empty(sum(values.numel() for values in z))
+    _run(workspace, 0, out, 0)
+    _run(workspace, 1, out, rows)
+    del read  # what the kernel has read may go now, and not before
     _free[workspace.shape] = workspace
-    if len(parts) == 1:
-        return flat
-    return torch.cat([piece for layer in zip(*parts, strict=True) for piece in layer]) if parts else x.new_empty(0)
+    return out
 
 
 @cpu_flips.register_fake

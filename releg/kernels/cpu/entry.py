@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -61,18 +62,16 @@ def entry_for(dtype: str) -> int:
 
 
 def _compiled(kernel):
-    """The kernel from numba's cache on disk, or compiled; what is there but cannot be used is replaced."""
+    """The kernel from numba's cache on disk, or compiled; what is there but cannot be used is deleted."""
     try:
         return cfunc(SIGNATURE, cache=True, **OPTIONS)(kernel)
     except NumbaError:
         raise
     except Exception as error:  # a damaged file raises anything; a folder that cannot be written to, a RuntimeError
         logger.warning("compiled code on disk cannot be used (%s); compiling again", error)
-    try:
+    with suppress(RuntimeError, OSError):
         FunctionCache(kernel).flush()
-        return cfunc(SIGNATURE, cache=True, **OPTIONS)(kernel)
-    except (RuntimeError, OSError):
-        return cfunc(SIGNATURE, **OPTIONS)(kernel)
+    return cfunc(SIGNATURE, **OPTIONS)(kernel)
 
 
 class Announcement(event.Listener):

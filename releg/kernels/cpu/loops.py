@@ -9,7 +9,6 @@ import numpy as np
 from releg.kernels.cpu.layout import BLOCK, TILE
 from releg.kernels.cpu.vector import (
     LANES,
-    bits,
     block_bits,
     by_type,
     exponent,
@@ -29,8 +28,6 @@ from releg.kernels.cpu.vector import (
     total,
     widen,
 )
-
-U32, U64 = np.uint32, np.uint64
 
 _exponential_series = polynomial_of(
     [1 / math.factorial(n) for n in range(8)], [1 / math.factorial(n) for n in range(14)]
@@ -131,30 +128,6 @@ def times_block(block, numbers, offset):
 
 
 @inlined
-def set_ratio(ratio, rows, start, count, offset):
-    """exp(d) of a block of targets for a set of units: the product of its members' rows, from `offset` on."""
-    ratios = load_block(ratio, rows[start] + offset)
-    for c in range(start + 1, start + count):
-        ratios = times_block(ratios, ratio, rows[c] + offset)
-    return ratios
-
-
-@inlined
-def set_ratio_vector(ratio, rows, start, count, offset):
-    """The same for LANES targets."""
-    r = load(ratio, rows[start] + offset)
-    for c in range(start + 1, start + count):
-        r = r * load(ratio, rows[c] + offset)
-    return r
-
-
-@inlined
-def factor(stay, move, ratio, offset):
-    """sigmoid(-r) + sigmoid(r) exp(d) of LANES targets."""
-    return fma(load(move, offset), ratio, load(stay, offset))
-
-
-@inlined
 def multiply_block(products, ratios, stay, move):
     """Multiply the factors sigmoid(-r) + sigmoid(r) exp(d) of a block of targets into products."""
     (p0, p1, p2, p3), (r0, r1, r2, r3), (s0, s1, s2, s3), (m0, m1, m2, m3) = products, ratios, stay, move
@@ -169,60 +142,27 @@ def beyond(ratios, turns):
 
 
 @inlined
-def multiply_blocks(stay, move, ratio, rows, start, count, begin, end, padded, turns, downward, key, which):
-    """The product of the factors of a set of units over some blocks of targets: four vectors.
+def multiply_two(stay, move, ratio, rows, first, second, begin, end, turns, downward, which):
+    """The products of the factors of two sets of units over some blocks of targets: four vectors for each set.
 
     Args:
         stay: sigmoid(-r) of all targets.
         move: sigmoid(r).
         ratio: the table of ratios.
         rows: where the rows of members begin in it.
-        start: the first of the set's members.
-        count: how many it has.
+        first: of a set, the first of its members, how many it has, and a key.
+        second: those of a set with at least as many members.
         begin: the first block.
         end: the block behind the last one.
-        padded: how many targets there are, in whole vectors.
         turns: the ratio beyond which each target changes.
         downward: a bit for each target that changes below it.
-        key: takes a bit for each target that changes, if asked `which` do.
-        which: whether it does.
-    """
-    one = like(load(stay, 0), 1.0)
-    products = one, one, one, one
-    whole = min(end, padded // BLOCK)
-    for block in range(begin, whole):
-        here = block * BLOCK
-        ratios = set_ratio(ratio, rows, start, count, here)
-        if which:
-            key[block] = beyond(ratios, load_block(turns, here)) ^ downward[block]
-        products = multiply_block(products, ratios, load_block(stay, here), load_block(move, here))
-    if whole < end:
-        word = U64(0)
-        p0, p1, p2, p3 = products
-        for here in range(whole * BLOCK, padded, LANES):
-            r = set_ratio_vector(ratio, rows, start, count, here)
-            word |= bits(r > load(turns, here)) << U64(here - whole * BLOCK)
-            p0, p1, p2, p3 = p1, p2, p3, p0 * factor(stay, move, r, here)
-        products = p0, p1, p2, p3
-        if which:
-            key[whole] = U32(word) ^ downward[whole]
-    return products
-
-
-@inlined
-def multiply_two(stay, move, ratio, rows, first, second, begin, end, padded, turns, downward, which):
-    """multiply_blocks for two sets, so that what belongs to the targets is loaded once.
-
-    Args:
-        first: start, count and key of a set.
-        second: those of a set with at least as many members.
+        which: whether the keys take a bit for each target that changes.
     """
     start, count, key = first
     other_start, other_count, other_key = second
     one = like(load(stay, 0), 1.0)
     p = q = one, one, one, one
-    whole = min(end, padded // BLOCK)
-    for block in range(begin, whole):
+    for block in range(begin, end):
         here = block * BLOCK
         r, o = load_block(ratio, rows[start] + here), load_block(ratio, rows[other_start] + here)
         for c in range(1, count):
@@ -235,19 +175,6 @@ def multiply_two(stay, move, ratio, rows, first, second, begin, end, padded, tur
             other_key[block] = beyond(o, limits) ^ downward[block]
         s, m = load_block(stay, here), load_block(move, here)
         p, q = multiply_block(p, r, s, m), multiply_block(q, o, s, m)
-    if whole < end:
-        word = other_word = U64(0)
-        (p0, p1, p2, p3), (q0, q1, q2, q3) = p, q
-        for here in range(whole * BLOCK, padded, LANES):
-            a = set_ratio_vector(ratio, rows, start, count, here)
-            b = set_ratio_vector(ratio, rows, other_start, other_count, here)
-            word |= bits(a > load(turns, here)) << U64(here - whole * BLOCK)
-            other_word |= bits(b > load(turns, here)) << U64(here - whole * BLOCK)
-            p0, p1, p2, p3 = p1, p2, p3, p0 * factor(stay, move, a, here)
-            q0, q1, q2, q3 = q1, q2, q3, q0 * factor(stay, move, b, here)
-        p, q = (p0, p1, p2, p3), (q0, q1, q2, q3)
-        if which:
-            key[whole], other_key[whole] = U32(word) ^ downward[whole], U32(other_word) ^ downward[whole]
     return p, q
 
 

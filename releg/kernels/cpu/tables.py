@@ -265,6 +265,8 @@ def prepare_targets(number, link, slot, row):
         store(stay, j, down)
         store(move, j, up)
         store(lean, j, up - down)
+    for j in range(link.targets, link.stride):  # whose factors are 1: of sets, whole blocks are multiplied
+        stay[j], move[j] = 1, 0
     values, chosen, count = at(number, link.values_of, row * link.targets), at(I32, link.chosen, at_slot), 0
     for j in range(link.targets):
         chosen[count] = j

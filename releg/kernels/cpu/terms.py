@@ -15,8 +15,6 @@ from releg.kernels.cpu.loops import (
     add_row,
     clear_row,
     logarithm,
-    logarithm_of,
-    multiply_blocks,
     multiply_tile,
     multiply_two,
 )
@@ -150,41 +148,30 @@ def row_of(link, signs_of, k):
 
 
 @inlined
-def multiply_targets(number, link, scratch, slot, start, count, begin, end, key, which):
-    """The factors of a set of units over blocks begin to end - 1 of a link's targets; which of these change."""
+def multiply_targets(number, link, scratch, slot, first, second, begin, end, which):
+    """The factors of two sets of units over blocks begin to end - 1 of a link's targets; which of these change.
+
+    A set is its start, count and key; the second has at least as many members as the first.
+    """
     stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
     turns = at(number, link.turn_ratio, slot * link.stride)
     downward = at(U32, link.downward, slot * (link.stride // BLOCK))
     ratio, rows = at(number, link.ratio, 0), at(I64, scratch.rows, 0)
-    return multiply_blocks(stay, move, ratio, rows, start, count, begin, end, link.padded, turns, downward, key, which)
-
-
-@inlined
-def multiply_two_targets(number, link, scratch, slot, first, second, begin, end, which):
-    """The same for two sets: start, count and key of each; the second has at least as many members."""
-    stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)
-    turns = at(number, link.turn_ratio, slot * link.stride)
-    downward = at(U32, link.downward, slot * (link.stride // BLOCK))
-    ratio, rows = at(number, link.ratio, 0), at(I64, scratch.rows, 0)
-    return multiply_two(stay, move, ratio, rows, first, second, begin, end, link.padded, turns, downward, which)
+    return multiply_two(stay, move, ratio, rows, first, second, begin, end, turns, downward, which)
 
 
 @step
-def softplus_of_set(number, link, scratch, slot, signs_of, start, count, begin, end, key):
-    """Softplus changes of the targets of blocks begin to end - 1, for a set of units of any size and weight.
+def softplus_of_set(number, link, scratch, slot, signs_of, which, begin, end):
+    """Softplus changes of the targets of some blocks, for a set whose products leave the range within one block.
 
-    Which of the targets change goes into key.
+    Which of the targets change goes into the set's key.
     """
-    chunk = blocks_within_range(number, link, scratch, start, count)
-    if chunk == 0:
-        delta = set_delta(number, link, scratch, signs_of, start, count)
-        compare_delta(number, link, slot, delta, begin, end, key)
-        logits = at(number, link.logits, slot * link.stride)
-        return softplus_change(logits, delta, begin * BLOCK, min(end * BLOCK, link.targets))
-    change = 0.0
-    for first in range(begin, end, chunk):
-        last = min(first + chunk, end)
-        change += logarithm_of(multiply_targets(number, link, scratch, slot, start, count, first, last, key, True))
+    start, count, key = which
+    delta = set_delta(number, link, scratch, signs_of, start, count)
+    compare_delta(number, link, slot, delta, begin, end, key)
+    logits, change = at(number, link.logits, slot * link.stride), 0.0
+    for j in range(begin * BLOCK, min(end * BLOCK, link.targets)):
+        change += softplus_difference(F64(logits[j]), F64(delta[j]))
     return change
 
 
@@ -227,15 +214,6 @@ def blocks_within_range(number, link, scratch, start, count):
     for c in range(start, start + count):
         bound += top[members[c]]
     return I64(min(LIMIT / bound, F64(link.stride)))
-
-
-@step
-def softplus_change(logits, delta, begin, end):
-    """Sum of softplus(logits + delta) - softplus(logits), term by term: right for weights of any size."""
-    change = 0.0
-    for j in range(begin, end):
-        change += softplus_difference(F64(logits[j]), F64(delta[j]))
-    return change
 
 
 @inlined

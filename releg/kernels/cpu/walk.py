@@ -11,14 +11,15 @@ import math
 import numpy as np
 
 from releg.kernels.cpu.layout import BLOCK, LAYER, LINK, SCRATCH, WORD
-from releg.kernels.cpu.loops import logarithm, product_of
+from releg.kernels.cpu.loops import logarithm, logarithm_of, product_of
 from releg.kernels.cpu.sets import end_of_members, first_of, forget, nothing, number_of, size_of, sort_sets
 from releg.kernels.cpu.tables import prepare_rows
 from releg.kernels.cpu.terms import (
     FAR,
     TABLE,
     add_units,
-    multiply_two_targets,
+    blocks_within_range,
+    multiply_targets,
     row_of,
     softplus_of_set,
     within_range,
@@ -206,24 +207,36 @@ def multiply_sets(number, call, scratch, index, link_index, slot, deeper):
             n, m = I64(order[place]), I64(order[beside])
             one = I64(starts[n]), I64(sizes[n]), at(U32, scratch.keys, place * halves)
             two = I64(starts[m]), I64(sizes[m]), at(U32, scratch.keys, beside * halves)
+            sets = scratch, slot, one, two
             if within_range(link, two[1], end - begin):
-                p, q = multiply_two_targets(number, link, scratch, slot, one, two, begin, end, deeper)
+                p, q = multiply_targets(number, link, *sets, begin, end, deeper)
                 keep(values, products, n, product_of(p), deeper)
                 if beside > place:
                     keep(values, products, m, product_of(q), deeper)
             else:
                 signs = at(number, layer.signs, slot * layer.width)
-                add_softplus(number, link, scratch, slot, signs, one, begin, end, values, n, deeper)
+                change, other = softplus_changes(number, link, *sets, signs, begin, end, deeper)
+                values[n] += change if deeper else -change
                 if beside > place:
-                    add_softplus(number, link, scratch, slot, signs, two, begin, end, values, m, deeper)
+                    values[m] += other if deeper else -other
 
 
 @inlined
-def add_softplus(number, link, scratch, slot, signs, which, begin, end, values, n, deeper):
-    """The same for set n, of start, count and key, if its products could leave the range."""
-    start, count, key = which
-    change = softplus_of_set(number, link, scratch, slot, signs, start, count, begin, end, key)
-    values[n] += change if deeper else -change
+def softplus_changes(number, link, scratch, slot, one, two, signs, begin, end, deeper):
+    """The same for two sets whose products could leave the range: over fewer blocks at a time, or without products."""
+    chunk = min(
+        blocks_within_range(number, link, scratch, one[0], one[1]),
+        blocks_within_range(number, link, scratch, two[0], two[1]),
+    )
+    change = other = 0.0
+    if chunk == 0:
+        change = softplus_of_set(number, link, scratch, slot, signs, one, begin, end)
+        return change, softplus_of_set(number, link, scratch, slot, signs, two, begin, end)
+    for first in range(begin, end, chunk):
+        last = min(first + chunk, end)
+        p, q = multiply_targets(number, link, scratch, slot, one, two, first, last, deeper)
+        change, other = change + logarithm_of(p), other + logarithm_of(q)
+    return change, other
 
 
 @inlined
