@@ -19,20 +19,24 @@ Row = dict[str, object]
 
 def graph_breaks() -> list[Row]:
     """A row for each shipped estimator: in how many graphs its loss is compiled, and what stays Python in between."""
-    rows: list[Row] = []
     torch._logging.set_logs(dynamo=logging.ERROR)
-    for name in shipped_names():
-        estimator = read_estimator(name)
-        module = SBNModule([6, 5, 4], estimator, 12)
-        x = torch.rand(8, 12).round()
-        torch._dynamo.reset()
-        counters.clear()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            graphs = torch._dynamo.explain(module.loss_of)(x, module.estimator.draw_noise(module.model, x)).graph_count
-        reasons = [
-            re.findall(r"<function (\S+) at", reason) or reason.splitlines() for reason in counters["graph_break"]
-        ]
-        breaks = [first for first, *_ in reasons]
-        rows.append({"estimator": name, "label": estimator.label, "graphs": graphs, "breaks": breaks})
-    return rows
+    return [row_of(name) for name in shipped_names()]
+
+
+def row_of(name: str) -> Row:
+    """The row of that estimator."""
+    estimator = read_estimator(name)
+    module, x = SBNModule([6, 5, 4], estimator, 12), torch.rand(8, 12).round()
+    torch._dynamo.reset()
+    counters.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graphs = torch._dynamo.explain(module.loss_of)(x, estimator.draw_noise(module.model, x)).graph_count
+    breaks = [_name_of(reason) for reason in counters["graph_break"]]
+    return {"estimator": name, "label": estimator.label, "graphs": graphs, "breaks": breaks}
+
+
+def _name_of(reason: str) -> str:
+    """The function that torch gives as a reason, or the first line of another one."""
+    found = re.search(r"the function `(\w+)`", reason)
+    return found[1] if found else reason.splitlines()[0]

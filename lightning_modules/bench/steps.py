@@ -19,7 +19,7 @@ from releg.architecture import architecture_name
 
 CONFIGS = {"lr": "likelihood_ratio", "crn": "common_random_numbers"}  # by the estimator's name in bench.json
 SCANNED = {"lr": 100, "crn": 5}  # steps that JAX takes at once
-FLOOR, JAX, JAX_SCANNED, EAGER, COMPILED = "floor", "jax", "jax_scanned", "eager", "compiled"
+FLOOR, JAX, EAGER, COMPILED = "floor", "jax", "eager", "compiled"
 Name = tuple[str, str]  # estimator, and the way that its step is taken
 
 
@@ -65,9 +65,9 @@ class OurSteps:
 
 
 class JaxSteps:
-    """The same in JAX; a block of steps scanned, or one call for each."""
+    """The same in JAX: a block of steps is scanned."""
 
-    def __init__(self, name: str, problem: Problem, scanned: int = 0) -> None:
+    def __init__(self, name: str, problem: Problem) -> None:
         import jax
 
         from lightning_modules.bench import jax_steps  # JAX is an optional extra
@@ -75,11 +75,9 @@ class JaxSteps:
         module = module_for(problem.layers, read_estimator(CONFIGS[name]), problem.weights, problem.seed)
         step = jax_steps.make_step(jax_steps.LOSSES[name], module.model.mean)
         self._start = jax_steps.start(module.state_dict(), problem.seed)
-        self._batches = [jax.numpy.asarray(x.numpy()) for x in problem.batches]
-        self._scanned = scanned
-        if scanned:
-            self._batches = [jax.numpy.stack([self._batches[k % len(self._batches)] for k in range(scanned)])]
-        self._steps: Any = jax.jit(lambda state, xs: jax.lax.scan(step, state, xs)) if scanned else jax.jit(step)
+        self._scanned, count = SCANNED[name], len(problem.batches)
+        self._batches = jax.numpy.stack([problem.batches[k % count].numpy() for k in range(self._scanned)])
+        self._steps: Any = jax.jit(lambda state, xs: jax.lax.scan(step, state, xs))
         self._wait = jax.block_until_ready
 
     def restore(self) -> None:
@@ -87,11 +85,9 @@ class JaxSteps:
         self._state = self._start
 
     def take(self, steps: int) -> int:
-        """Train on the first batches."""
-        for number in range(1 if self._scanned else steps):
-            self._state, _ = self._steps(self._state, self._batches[number % len(self._batches)])
-            self._wait(self._state)
-        return self._scanned or steps
+        """Train on the first batches, one block of steps."""
+        self._state, _ = self._wait(self._steps(self._state, self._batches))
+        return self._scanned
 
 
 def has_jax() -> bool:
@@ -101,7 +97,7 @@ def has_jax() -> bool:
 
 def ways_here(device: str) -> list[str]:
     """How a step can be taken here, the fastest of ours last."""
-    jax = [JAX, JAX_SCANNED] if has_jax() and device == "cpu" else []
+    jax = [JAX] if has_jax() and device == "cpu" else []
     return [FLOOR, *jax, EAGER, *([COMPILED] if has_compiler(torch.device(device)) else [])]
 
 
@@ -114,6 +110,5 @@ def contestants(problem: Problem, names: Sequence[Name]) -> dict[Name, Contestan
         EAGER: lambda name: OurSteps(CONFIGS[name], problem, compiled=False),
         COMPILED: lambda name: OurSteps(CONFIGS[name], problem, compiled=True),
         JAX: lambda name: JaxSteps(name, problem),
-        JAX_SCANNED: lambda name: JaxSteps(name, problem, SCANNED[name]),
     }
     return {(name, way): make[way](name) for name, way in names}

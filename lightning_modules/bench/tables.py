@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.rounds import milliseconds, play_round, ratio
-from lightning_modules.bench.steps import CONFIGS, FLOOR, JAX_SCANNED, Problem, contestants, has_jax, ways_here
+from lightning_modules.bench.steps import CONFIGS, FLOOR, JAX, Problem, contestants, has_jax, ways_here
 from lightning_modules.bench.trainer import TRAINER, rounds_with_trainer
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.console import say
@@ -35,15 +35,14 @@ class Bench:
     device: str
     rounds: int
     steps: int  # per turn
-    seed: int
 
     def problem(self, layers: tuple[int, ...], weights: Path | None = None) -> Problem:
         """The problem at the weights of a file, or at the initial ones."""
-        module = SBNModule(list(layers), CommonRandomNumbers(), self.data.data_size, seed=self.seed)
+        module = SBNModule(list(layers), CommonRandomNumbers(), self.data.data_size)
         module.start_from(self.data.mean)
         state = module.model.state_dict() if weights is None else load(weights).state_dict()
         batches: Iterator[Tensor] = islice(self.data.train_dataloader(), BATCHES)
-        return Problem(layers, state, [x.to(self.device) for x in batches if len(x) == self.data.batch_size], self.seed)
+        return Problem(layers, state, [x.to(self.device) for x in batches])
 
 
 def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, threads: int) -> list[Row]:
@@ -54,7 +53,7 @@ def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, t
         for name in CONFIGS:
             say(f"SBN({problem.architecture}), {name}, threads: {threads}")
             ways = ways_here(bench.device)
-            to = {"floor": (name, FLOOR), "jax": ("lr", JAX_SCANNED), "lr": ("lr", ways[-1]), "bare": (name, ways[-1])}
+            to = {"floor": (name, FLOOR), "jax": ("lr", JAX), "lr": ("lr", ways[-1]), "bare": (name, ways[-1])}
             others = {(name, way) for way in ways} | {other for other in to.values() if other[1] in ways}
             rounds = rounds_with_trainer(name, problem, sorted(others), bench.steps, bench.rounds)
             rows += [
@@ -75,7 +74,7 @@ def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, t
 def measure_growth(bench: Bench, units: Sequence[int], depths: Sequence[int], threads: int) -> list[Row]:
     """A row for each size and estimator, at initial weights."""
     sizes = [("units", size, DEPTH) for size in units] + [("depth", UNITS, depth) for depth in depths]
-    own, order = ways_here(bench.device)[-1], random.Random(bench.seed)
+    own, order = ways_here(bench.device)[-1], random.Random(0)
     rows: list[Row] = []
     with limited_threads(threads):
         for study, size, depth in sizes:

@@ -41,7 +41,6 @@ def build_parser() -> Parser:
     help = f"units per layer, deepest first; default: {' '.join(ARCHITECTURES)}"
     add("--architectures", nargs="+", type=architecture, default=nets, metavar="SIZES", help=help)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
-    add("--batch-size", type=at_least(1), default=100, metavar="N", help="images per step; default: 100")
     add("--threads", nargs="+", type=at_least(1), default=sorted({1, cores()}), metavar="N", help="default: 1 and all")
     add("--rounds", type=at_least(1), default=12, metavar="N", help="in each, everything has a turn; default: 12")
     add("--steps", type=at_least(1), default=20, metavar="N", help="per turn; default: 20")
@@ -49,7 +48,6 @@ def build_parser() -> Parser:
     add("--units", nargs="*", type=at_least(1), default=list(UNITS), metavar="N", help=at_depth_2)
     add("--depths", nargs="*", type=at_least(1), default=list(DEPTHS), metavar="N", help=at_200)
     add("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    add("--seed", type=int, default=0, help="of initial weights, batches and noise; default: 0")
     return parser
 
 
@@ -67,10 +65,10 @@ def main(argv: list[str]) -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device is cuda, but torch finds no GPU here, expected one; leave --device out for the CPU")
     check_writable(options.output)
-    data = BinarizedMNIST(batch_size=options.batch_size, seed=options.seed)
-    bench = Bench(data, options.device, options.rounds, options.steps, options.seed)
-    run = {**provenance(), "batch_size": options.batch_size, "seed": options.seed}
-    run |= {"rounds": options.rounds, "steps_per_turn": options.steps, "data_sha256": data.checksum}
+    data = BinarizedMNIST()
+    bench = Bench(data, options.device, options.rounds, options.steps)
+    run = {**provenance(), "batch_size": data.batch_size, "data_sha256": data.checksum}
+    run |= {"rounds": options.rounds, "steps_per_turn": options.steps}
     run["packages"] |= {"jax": metadata.version("jax") if has_jax() else None}
     steps = [
         row
@@ -79,12 +77,7 @@ def main(argv: list[str]) -> int:
         for row in measure_steps(bench, layers, published_weights(layers), threads)
     ]
     growth = measure_growth(bench, sorted(options.units), sorted(options.depths), max(options.threads))
-    document = {
-        "run": run,
-        "steps": steps,
-        "growth": growth,
-        "graph_breaks": graph_breaks(),
-    }
+    document = {"run": run, "steps": steps, "growth": growth, "graph_breaks": graph_breaks()}
     write_json(options.output / BENCH, document, indent=2)
     page, *others = write_bench(options.output)
     print(page.read_text())

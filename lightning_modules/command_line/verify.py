@@ -24,7 +24,6 @@ from releg.records.names import longer_folders
 from releg.records.runs import Entry, read_runs
 from releg.report.numbers import nats
 from releg.report.page import Column, markdown
-from releg.report.table1 import Paper, read_paper
 from releg.weights import load
 
 IMAGES_AT_ONCE = 500
@@ -91,7 +90,7 @@ def main(argv: list[str]) -> int:
     """Check every published cell; returns 0 if all hold, 1 if one does not."""
     options = build_parser().parse_args(argv)
     verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
-    print(_printable(table(verdicts, read_paper(options.results))))
+    print(_printable(table(verdicts)))
     wrong = [verdict for verdict in verdicts if verdict.problem]
     for verdict in wrong:
         print(_printable(f"releg verify: {verdict.cell}: {verdict.problem}"), file=sys.stderr)
@@ -171,7 +170,7 @@ def evaluate(path: Path, x: torch.Tensor, samples: int, seed: int = 0) -> Evalua
     return Evaluation(weights.mean().item(), weights.var(1).mean().item(), *weights.shape)
 
 
-def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
+def table(verdicts: Sequence[Verdict]) -> str:
     """The table of verdicts, with a row per cell."""
     columns: list[Column[Verdict]] = [
         Column("SBN", lambda verdict: verdict.cell.architecture, is_text=True),
@@ -183,7 +182,6 @@ def table(verdicts: Sequence[Verdict], paper: Paper) -> str:
         Column("found", lambda verdict: _shown(verdict.found)),
         Column("± of their difference", lambda verdict: f"{verdict.standard_error:.3f}" if verdict.says else None),
         Column("Table 1, mean", lambda verdict: _shown(verdict.table)),
-        Column("paper", lambda verdict: _shown(paper.get(verdict.cell.architecture, {}).get(verdict.cell.estimator))),
     ]
     return markdown(columns, verdicts)
 

@@ -19,11 +19,11 @@ Row = dict[str, Any]
 Ways = dict[str, Row]  # the rows of one net, estimator and number of threads, by how the steps are taken
 
 STEPS = """Milliseconds per step, medians over rounds in which everything takes a turn. Floor: only the matrix products
-that a step cannot avoid, in torch. JAX: the same net, batch, baselines and RMSprop, jitted; 100 steps (CRN: 5) in one
-`lax.scan`, or one call for each. Eager and compiled: ours in a bare loop, with batches at hand. Trainer: `releg fit`
+that a step cannot avoid, in torch. JAX: the same net, batch, baselines and RMSprop, jitted, 100 steps (CRN: 5) in one
+`lax.scan`. Eager and compiled: ours in a bare loop, with batches at hand. Trainer: `releg fit`
 without validation, which also draws its batches and logs."""
 RATIOS = """How many times as long one step takes as another in the same round, with quartiles over rounds. Ours is
-compiled where there is a compiler. JAX's LR is the scanned one."""
+compiled where there is a compiler."""
 GROWTH = """Both with all threads, at initial weights, at which a flip changes about as many units of the next layer as
 the square root of their number. That adds a power of 1/2 to CRN's growth."""
 BREAKS = """The loss of each shipped estimator under `torch.compile`: one graph, or several with functions in between
@@ -99,8 +99,7 @@ NET: list[Column[Ways]] = [
     Column("threads", lambda ways: str(fact(ways, "threads"))),
     Column("estimator", lambda ways: ESTIMATORS[fact(ways, "estimator")].label, is_text=True),
 ]
-TIMES = {"floor": "floor", "JAX, scanned": "jax_scanned", "JAX, one call": "jax", "eager": "eager"}
-TIMES |= {"compiled": "compiled", "Trainer": "trainer"}
+TIMES = {"floor": "floor", "JAX": "jax", "eager": "eager", "compiled": "compiled", "Trainer": "trainer"}
 OTHERS = {"ours / floor": ("ours", "floor"), "ours / JAX's LR": ("ours", "jax"), "ours / our LR": ("ours", "lr")}
 OTHERS |= {"Trainer / bare": ("trainer", "bare")}
 SIZES: list[Column[Row]] = [

@@ -1,4 +1,4 @@
-"""The engine for CUDA: common random numbers in three kernels per layer, without waiting for the device."""
+"""The engine for CUDA: common random numbers in four kernels per layer, without waiting for the device."""
 
 from __future__ import annotations
 
@@ -53,4 +53,5 @@ class _Flips:
         """Change of the terms of deeper layers, without the linear terms, (N, H)."""
         # (H, K): log p(z[l] | z[l+1]) and log q(z[l+1] | z[l]) know both changes
         cross = self.model.generative[layer + 1].weight.detach() - self.upward[layer + 1]
-        return deeper_changes(self.signs[layer], deeper, cross, *self.rows, *self.matrices, self.model.layers, layer)
+        changed = deeper_changes(self.signs[layer], deeper, cross, *self.rows, *self.matrices, self.model.layers, layer)
+        return changed + log_products(self.logits[layer + 1], self.upward[layer + 1], self.signs[layer])

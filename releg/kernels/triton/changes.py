@@ -1,4 +1,4 @@
-"""What a flip does to the next deeper layer: which of its units change, as one kernel with the layer's log products.
+"""What a flip does to the next deeper layer: which of its units change.
 
 Unit k changes, by t_k = 1 - 2 z_k, iff t_k s V_ik exceeds its margin. Flips that change no unit are done. Flips that
 change one unit k are done as well: what follows is what follows from flipping k itself, which is known, since the
@@ -9,28 +9,20 @@ reach memory, only the list does: one number per listed flip.
 import triton
 import triton.language as tl
 
-from releg.kernels.triton.numerics import softplus_change
-from releg.kernels.triton.products import times_factors
-
 
 @triton.jit
 def change_kernel(
-    logits, weight, stay, move, up, down, fitting, sign, z, margin, single, cross, out, listed, count,
-    rows, units, targets, row_stride,
+    weight, sign, z, margin, single, cross, out, listed, count, rows, units, targets, row_stride,
     block_rows: tl.constexpr, block_units: tl.constexpr, block_targets: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows x units of `deeper_changes`; rows of logits, z and margin are row_stride numbers apart."""
+    """One tile of rows x units of `deeper_changes`; rows of z and margin are row_stride numbers apart."""
     row = (tl.program_id(0) * block_rows + tl.arange(0, block_rows)).to(tl.int64)
     unit = tl.program_id(1) * block_units + tl.arange(0, block_units)
     tile = row[:, None] * units + unit[None, :]
     inside = (row < rows)[:, None] & (unit < units)[None, :]
     s = tl.load(sign + tile, mask=inside, other=0.0)
-    fits = tl.min(tl.load(fitting + unit, mask=unit < units, other=1024))
-    product = tl.full((block_rows, block_units, block_targets), 1.0, dtype=out.dtype.element_ty)
     followed = tl.zeros((block_rows, block_units, block_targets), dtype=out.dtype.element_ty)
     changes = tl.zeros((block_rows, block_units, block_targets), dtype=tl.int32)
-    total = tl.zeros((block_rows, block_units), dtype=out.dtype.element_ty)
-    taken = 0
     for start in tl.range(0, targets, block_targets):
         target = start + tl.arange(0, block_targets)
         at_row = row[:, None] * targets + target[None, :]
@@ -39,28 +31,16 @@ def change_kernel(
         in_row = (row < rows)[:, None] & (target < targets)[None, :]
         in_unit = (unit < units)[:, None] & (target < targets)[None, :]
         w = tl.load(weight + at_unit, mask=in_unit, other=0.0)
-        delta = s[:, :, None] * w[None, :, :]
-        if fits > 0:
-            product = times_factors(product, s, stay, move, up, down, at_row, at_unit, in_row, in_unit)
-            taken += 1
-            if taken == fits:
-                total += tl.sum(tl.log(product), axis=2)
-                product = tl.full((block_rows, block_units, block_targets), 1.0, dtype=out.dtype.element_ty)
-                taken = 0
-        else:
-            a = tl.load(logits + at_layer, mask=in_row, other=0.0)
-            total += tl.sum(softplus_change(a[:, None, :], delta), axis=2)
         t = 1 - 2 * tl.load(z + at_layer, mask=in_row, other=0.0)
         far = tl.load(margin + at_layer, mask=in_row, other=float("inf"))  # outside, nothing changes
         known = tl.load(single + at_row, mask=in_row, other=0.0)
         c = tl.load(cross + at_unit, mask=in_unit, other=0.0)
-        changed = t[:, None, :] * delta > far[:, None, :]
+        changed = t[:, None, :] * (s[:, :, None] * w[None, :, :]) > far[:, None, :]
         changes += changed.to(tl.int32)
         after = known[:, None, :] + t[:, None, :] * (s[:, :, None] * c[None, :, :])
         followed += tl.where(changed, after, 0.0)
-    total += tl.sum(tl.log(product), axis=2)
     number = tl.sum(changes, axis=2)
-    total += tl.where(number == 1, tl.sum(followed, axis=2), 0.0)
+    total = tl.where(number == 1, tl.sum(followed, axis=2), 0.0)
     tl.store(out + tile, total, mask=inside)
     several = tl.reshape((number > 1) & inside, (block_rows * block_units,)).to(tl.int32)
     first = tl.atomic_add(count, tl.sum(several))

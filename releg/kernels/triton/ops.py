@@ -67,7 +67,7 @@ def deeper_changes(
     sign: Tensor, single: Tensor, cross: Tensor, z: Tensor, logits: Tensor, r: Tensor, margin: Tensor,
     log_p: Tensor, log_q: Tensor, generative: Tensor, inference: Tensor, layers: Sequence[int], layer: int,
 ) -> Tensor:  # fmt: skip
-    """Change of all terms of the layers deeper than the flipped one, without the linear terms, (N, H).
+    """Change of what follows from the units of the next layer that change with the flipped one, (N, H).
 
     Args:
         sign: (N, H) change of each flipped unit.
@@ -92,14 +92,14 @@ def deeper_changes(
     listed = torch.empty(sign.numel(), dtype=torch.int32, device=sign.device)  # every flip may be listed
     count = torch.zeros(1, dtype=torch.int32, device=sign.device)
     (rows, units), targets, begin, tile = sign.shape, layers[layer + 1], sum(layers[: layer + 1]), TILES[sign.dtype]
-    a, z_next, far = (packed[:, begin : begin + targets] for packed in (logits, z, margin))
+    z_next, far = (packed[:, begin : begin + targets] for packed in (z, margin))
     start = sum(above * size for above, size in pairwise(layers[: layer + 1]))
     weight = inference[start : start + units * targets].view(units, targets)
     block = triton.next_power_of_2(max(layers[layer:]))
     with torch.cuda.device_of(change):  # triton launches on the current device
         change_kernel[tile.grid(rows, units)](
-            a, weight, *factors_of(a, weight), sign, z_next, far, single, cross, change, listed, count,
-            rows, units, targets, sum(layers), *tile[:3], num_warps=tile.warps, enable_fp_fusion=True,
+            weight, sign, z_next, far, single, cross, change, listed, count, rows, units, targets, sum(layers),
+            *tile[:3], num_warps=tile.warps, enable_fp_fusion=True,
         )  # fmt: skip
         walk_kernel[(walkers(change),)](
             listed, count, change, z, logits, r, margin, log_p, log_q, generative, inference,

@@ -49,7 +49,6 @@ def publish(results: Path, entries: list[Entry]) -> list[weights.Cell]:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    (tmp_path / "paper.json").write_text(json.dumps({"test_nll": {"200-200": {"crn": 98.28}}}))
     (tmp_path / "table1.json").write_text("[]")
     (tmp_path / "runs.json").write_text('{"runs": []}')
     return tmp_path

@@ -101,7 +101,7 @@ def test_same_answer_for_one_and_two_threads_bit_for_bit() -> None:
 
 def test_rows_do_not_depend_on_the_rows_beside_them() -> None:
     model = random_model(20, [10, 8], 1.0, seed=4)
-    path, logits = simulate(model, 700, 4)  # more than one pass of the cpu engine
+    path, logits = simulate(model, 700, 4)  # many groups of rows
     whole = cpu.flip_differences(model, path, logits)
     few = Trajectory(path.x[650:], path.centred[650:], [n[650:] for n in path.noise], [a[650:] for a in path.logits],
                [z[650:] for z in path.z])  # fmt: skip
