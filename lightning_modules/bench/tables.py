@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.bench.rounds import milliseconds, play_round, ratio
-from lightning_modules.bench.steps import CONFIGS, FLOOR, JAX, Problem, contestants, has_jax, ways_here
+from lightning_modules.bench.steps import CONFIGS, FLOOR, JAX, Name, Problem, contestants, has_jax, ways_here
 from lightning_modules.bench.trainer import TRAINER, rounds_with_trainer
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.console import say
@@ -56,18 +56,9 @@ def measure_steps(bench: Bench, layers: tuple[int, ...], weights: Path | None, t
             to = {"floor": (name, FLOOR), "jax": ("lr", JAX), "lr": ("lr", ways[-1]), "bare": (name, ways[-1])}
             others = {(name, way) for way in ways} | {other for other in to.values() if other[1] in ways}
             rounds = rounds_with_trainer(name, problem, sorted(others), bench.steps, bench.rounds)
-            rows += [
-                {
-                    "architecture": problem.architecture,
-                    "weights": "initial" if weights is None else "trained",
-                    "threads": threads,
-                    "estimator": name,
-                    "way": way,
-                    "ms": milliseconds(rounds, (name, way)),
-                    "ratio_to": {what: ratio(rounds, (name, way), key) for what, key in to.items() if key in rounds[0]},
-                }
-                for way in (*ways, TRAINER)
-            ]
+            facts = {"architecture": problem.architecture, "threads": threads}
+            facts["weights"] = "initial" if weights is None else "trained"
+            rows += [{**facts, **_numbers(rounds, name, way, to)} for way in (*ways, TRAINER)]
     return rows
 
 
@@ -81,19 +72,15 @@ def measure_growth(bench: Bench, units: Sequence[int], depths: Sequence[int], th
             say(f"growth with {study}: {size} units, depth {depth}")
             timed = contestants(bench.problem((size,) * depth), [(name, own) for name in CONFIGS])
             rounds = [play_round(timed, bench.steps, order, bench.device) for _ in range(bench.rounds)]
-            rows += [
-                {
-                    "study": study,
-                    "units": size,
-                    "depth": depth,
-                    "threads": threads,
-                    "estimator": name,
-                    "ms": milliseconds(rounds, (name, own)),
-                    "ratio_to": {"lr": ratio(rounds, (name, own), ("lr", own))},
-                }
-                for name in CONFIGS
-            ]
+            facts = {"study": study, "units": size, "depth": depth, "threads": threads}
+            rows += [{**facts, **_numbers(rounds, name, own, {"lr": ("lr", own)})} for name in CONFIGS]
     return rows
+
+
+def _numbers(rounds: Sequence[dict[Name, float]], name: str, way: str, to: dict[str, Name]) -> Row:
+    """The time of a step, and how many times as long it takes as others in the same rounds."""
+    ratios = {what: ratio(rounds, (name, way), other) for what, other in to.items() if other in rounds[0]}
+    return {"estimator": name, "way": way, "ms": milliseconds(rounds, (name, way)), "ratio_to": ratios}
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,37 +27,23 @@ REFERENCE_FACTOR = 10  # estimates in the long average for each one of an estima
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Amounts:
-    """How much to measure."""
-
-    num_images: int
-    samples_per_image: int
-    baseline_steps: int
-    seed: int
-
-
-def measured_rows(
-    names: list[str], model: SigmoidBeliefNet, own: Estimator | None, images: Tensor, amounts: Amounts
-) -> Iterator[Row]:
+def measured_rows(options: Namespace, model: SigmoidBeliefNet, own: Estimator | None, images: Tensor) -> Iterator[Row]:
     """All figures of each estimator.
 
     Args:
-        names: shipped estimators or YAML files like theirs.
+        options: the command's: which estimators, how many images, samples and steps of baselines, and the seed.
         model: the weights.
         own: the estimator that they were trained with, whose baselines are used where settings agree.
         images: (I, data_size); the first ones are measured on, the others train baselines as well.
-        amounts: how much to measure.
     """
-    seed, samples, chosen = amounts.seed, amounts.samples_per_image, images[: amounts.num_images]
-    long = REFERENCE_FACTOR * samples
+    seed, samples, chosen = options.seed, options.samples_per_image, images[: options.num_images]
     with showing("long average of common random numbers", len(chosen), say) as move:
-        reference = reference_moments(model, chosen, long, seed, move)
-    for file in names:
+        reference = reference_moments(model, chosen, REFERENCE_FACTOR * samples, seed, move)
+    for file in options.estimators:
         started, name = time.monotonic(), Path(file).stem
-        (estimator,) = prepare({name: read_estimator(file)}, own, model, images, amounts.baseline_steps, seed).values()
+        (estimator,) = prepare({name: read_estimator(file)}, own, model, images, options.baseline_steps, seed).values()
         with showing(name, len(chosen), say) as move:
-            found = compare(estimator, model, chosen, samples, reference, long, seed, move)
+            found = compare(estimator, model, chosen, samples, reference, seed, move)
         yield {
             "estimator": name,
             "label": estimator.label,
@@ -68,7 +54,7 @@ def measured_rows(
             "architecture": model.architecture,
             **cost(file, model, images, seed),
             **found.as_dict(),
-            "num_images": amounts.num_images,
+            "num_images": options.num_images,
             "samples_per_image": samples,
             "seconds": round(time.monotonic() - started, 1),
         }

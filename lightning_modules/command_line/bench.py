@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from importlib import metadata
 from pathlib import Path
 
@@ -37,9 +36,9 @@ def build_parser() -> Parser:
     """The parser of releg bench."""
     parser = Parser("releg bench", DESCRIPTION)
     add = parser.add_argument
-    nets = [architecture(name) for name in ARCHITECTURES]
+    nets = [layers_of(name) for name in ARCHITECTURES]
     help = f"units per layer, deepest first; default: {' '.join(ARCHITECTURES)}"
-    add("--architectures", nargs="+", type=architecture, default=nets, metavar="SIZES", help=help)
+    add("--architectures", nargs="+", type=layers_of, default=nets, metavar="SIZES", help=help)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     add("--threads", nargs="+", type=at_least(1), default=sorted({1, cores()}), metavar="N", help="default: 1 and all")
     add("--rounds", type=at_least(1), default=12, metavar="N", help="in each, everything has a turn; default: 12")
@@ -49,14 +48,6 @@ def build_parser() -> Parser:
     add("--depths", nargs="*", type=at_least(1), default=list(DEPTHS), metavar="N", help=at_200)
     add("--output", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     return parser
-
-
-def architecture(text: str) -> tuple[int, ...]:
-    """32-64-128-256, deepest first -> (256, 128, 64, 32), shallow first."""
-    try:
-        return tuple(layers_of(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def main(argv: list[str]) -> int:
@@ -72,7 +63,7 @@ def main(argv: list[str]) -> int:
     run["packages"] |= {"jax": metadata.version("jax") if has_jax() else None}
     steps = [
         row
-        for layers in options.architectures
+        for layers in map(tuple, options.architectures)
         for threads in options.threads
         for row in measure_steps(bench, layers, published_weights(layers), threads)
     ]

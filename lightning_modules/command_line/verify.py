@@ -68,7 +68,6 @@ class Verdict(NamedTuple):
 
     cell: Cell
     problem: str
-    mark: str  # the problem in one word
     table: float | None  # the table's bound, a mean over seeds
     says: dict[str, str]  # what the file says of itself
     recorded: float | None = None  # what the file says
@@ -135,18 +134,15 @@ def _rows(folder: Path) -> list[dict[str, str]]:
 
 def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, tabulated: InTable | None) -> Verdict:
     bound = tabulated.bound if tabulated else None
-    if not cell.path.is_file():
-        absent = f"there is no file {cell.path}, expected the weights of this cell of the table; restore it with git"
-        return Verdict(cell, absent, "missing", bound, {})
     try:
         says = weights.read_description(cell)
         found = evaluate(cell.path, x, samples)
         numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
     except (ValueError, OSError, LookupError, ArithmeticError) as error:
-        return Verdict(cell, str(error), "damaged", bound, {})
+        return Verdict(cell, str(error), bound, {})
     in_no_table = "the table has no such cell; delete the file, or restore table and weights with git"
     problem = _problem(cell, says, *numbers, checksum) or (tabulated.problem(cell, says) if tabulated else in_no_table)
-    return Verdict(cell, problem, "differs" if problem else "holds", bound, says, *numbers)
+    return Verdict(cell, problem, bound, says, *numbers)
 
 
 def _problem(cell: Cell, says: dict[str, str], recorded: float, found: float, scale: float, checksum: str) -> str:
@@ -175,7 +171,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
     columns: list[Column[Verdict]] = [
         Column("SBN", lambda verdict: verdict.cell.architecture, is_text=True),
         Column("estimator", lambda verdict: verdict.cell.estimator.upper(), is_text=True),
-        Column("verdict", lambda verdict: verdict.mark, is_text=True),
+        Column("verdict", lambda verdict: "fails" if verdict.problem else "holds", is_text=True),
         Column("steps", lambda verdict: f"{int(verdict.says['steps']):,}" if verdict.says else None),
         Column("seed", lambda verdict: verdict.says.get("seed")),
         Column("recorded", lambda verdict: _shown(verdict.recorded)),

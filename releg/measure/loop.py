@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from releg import bernoulli
-from releg.estimators.base import Estimator, check_finite, check_noise_range, repeated
+from releg.estimators.base import Estimator, check_finite, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts.simulation import AlongPaths, Simulation, simulate
 from releg.sbn import SigmoidBeliefNet
@@ -41,26 +41,18 @@ class PathGradients(NamedTuple):
     inputs: list[Tensor]  # (N, width) of each layer of the inference net
 
 
-def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
-    """Gradient of -surrogate w.r.t. each path's logits, times the paths per image, over mean (1 - mean).
-
-    If a unit is so saturated that mean (1 - mean) underflows (|logit| > 708), its gradient cannot be resolved and
-    counts as zero.
-    """
-    estimator, model = copy.deepcopy(estimator).double(), copy.deepcopy(model).double()
-    model.check_input(x.double())
-    check_noise_range(noise)
-    return _gradients(estimator, model, x.double(), [u.double() for u in noise])
-
-
-def _gradients(
+def path_gradients(
     estimator: Estimator,
     model: SigmoidBeliefNet,
     x: Tensor,
     noise: Sequence[Tensor],
     simulation: Simulation | None = None,
 ) -> PathGradients:
-    """The estimates along each path, from checked input in float64; the paths may have been simulated already."""
+    """The estimates along each path, from checked input in float64; the paths may have been simulated already.
+
+    Gradient of -surrogate w.r.t. each path's logits, times the paths per image, over mean (1 - mean). If a unit is so
+    saturated that mean (1 - mean) underflows (|logit| > 708), its gradient cannot be resolved and counts as zero.
+    """
     if simulation is None:
         with _recorded_inputs(model) as seen:
             answer = estimator.estimate(model, repeated(x, estimator.samples), noise)
@@ -223,16 +215,16 @@ class Draw:
             return self.differences(estimator)
         noise = self.noise(estimator)
         if not _is_along_paths(estimator):
-            return _gradients(estimator, self.model, repeated(self.images, len(self.samples)), noise)
+            return path_gradients(estimator, self.model, repeated(self.images, len(self.samples)), noise)
         simulation = self._simulation(estimator)
-        return _gradients(estimator, self.constant, simulation.path.x[:: estimator.samples], noise, simulation)
+        return path_gradients(estimator, self.constant, simulation.path.x[:: estimator.samples], noise, simulation)
 
     def differences(self, estimator: Estimator) -> PathGradients:
         """f1 - f0 of every unit along the estimator's paths, computed once for all with the same noise."""
         key = _key(estimator)
         if key not in self._differences:
             simulation, noise = self._simulation(estimator), self.noise(estimator)
-            found = _gradients(self.reference, self.constant, simulation.path.x, noise, simulation)
+            found = path_gradients(self.reference, self.constant, simulation.path.x, noise, simulation)
             self._differences[key] = found
         return self._differences[key]
 

@@ -135,23 +135,16 @@ class Moments:
         return {WITHIN: within, "between": between, "total": within + between, **numbers}
 
     def save(self, path: Path) -> None:
-        """Write it as plain tensors."""
-        moments = {
-            name: [{layer: (one.weight, one.mean, one.m2) for layer, one in group.items()} for group in groups]
-            for name, groups in self.groups.items()
-        }
+        """Write it."""
         with replacing(path) as file:
-            torch.save((self.num_images, self.samples_per_image, self.kinds, moments), file)
+            torch.save(self, file)
 
     @classmethod
     def load(cls, path: Path) -> Moments:
-        """Read it."""
-        num_images, samples, kinds, moments = torch.load(path, weights_only=True)
-        groups = {
-            name: [{layer: RunningMoments(*one) for layer, one in group.items()} for group in groups]
-            for name, groups in moments.items()
-        }
-        return cls(num_images, samples, kinds, groups)
+        """Read it; a file that has anything else raises an error."""
+        with torch.serialization.safe_globals([Moments, RunningMoments]):
+            found: Moments = torch.load(path, weights_only=True)
+        return found
 
 
 def _merged(one: dict[int, RunningMoments], two: dict[int, RunningMoments]) -> dict[int, RunningMoments]:

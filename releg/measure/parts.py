@@ -90,16 +90,12 @@ def measure_in_parts(
 
 
 def _measured(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterator[range]:
-    """Measure the parts; yields each one when it is done."""
-    if jobs > 1:
-        yield from _measured_by_processes(work, home, waiting, jobs)
+    """Measure the parts, in processes of their own if there are several; yields each one when it is done."""
+    if jobs == 1:
+        for part in waiting:
+            work.moments(part).save(_path(home, part))
+            yield part
         return
-    for part in waiting:
-        work.moments(part).save(_path(home, part))
-        yield part
-
-
-def _measured_by_processes(work: Work, home: Path, waiting: list[range], jobs: int) -> Iterator[range]:
     packed = io.BytesIO()
     torch.save(work, packed)
     arguments = packed.getvalue(), max(1, torch.get_num_threads() // jobs)

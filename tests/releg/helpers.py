@@ -1,10 +1,14 @@
 """Random models and data for the tests."""
 
+import copy
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import torch
 from torch import Tensor
 
+from releg.estimators.base import Estimator
+from releg.measure.loop import PathGradients, path_gradients
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
@@ -29,6 +33,12 @@ def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Traject
     x = random_x(rows, model.data_size, seed, model.mean.dtype)
     path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
     return path, [logits.detach() for logits in model.generative_logits(path.z)]
+
+
+def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> PathGradients:
+    """The estimates w.r.t. the means along each path, in float64."""
+    estimator, model = copy.deepcopy(estimator).double(), copy.deepcopy(model).double()
+    return path_gradients(estimator, model, x.double(), [u.double() for u in noise])
 
 
 def error(left: list[Tensor], right: list[Tensor]) -> float:

@@ -11,7 +11,6 @@ from lightning_modules import cli
 from lightning_modules.bench.graph_breaks import row_of
 from lightning_modules.bench.steps import CONFIGS, ways_here
 from lightning_modules.bench.trainer import TRAINER
-from lightning_modules.command_line import bench
 from lightning_modules.shipped_estimators import shipped_names
 
 TINY = ["--architectures", "4-3", "--rounds", "2", "--steps", "2", "--threads", "1", "2", "--units", "3", "6"]
@@ -61,7 +60,10 @@ def test_page_and_plot_are_written(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--architectures", "200x200"], "got '200x200', expected units per layer joined by hyphens, deepest first;"),
+        (
+            ["--architectures", "200x200"],
+            "argument --architectures: invalid layers_of value: '200x200'; see releg bench --help",
+        ),
         (["--threads", "0"], "got '0', expected a whole number of at least 1"),
         (["--no-such-option"], "unrecognized arguments: --no-such-option; see releg bench --help"),
         (["--output", "/dev/null/results"], "expected a folder that can be written"),
@@ -88,7 +90,3 @@ def test_what_stays_python_is_named() -> None:
     lr, pruned = (row_of(name) for name in ("likelihood_ratio", "pruned"))
     assert (lr["graphs"], lr["breaks"]) == (1, [])
     assert pruned["breaks"] == ["kept_differences"]
-
-
-def test_architectures_are_read_deepest_first() -> None:
-    assert bench.architecture("32-64-128-256") == (256, 128, 64, 32)

@@ -7,8 +7,6 @@ import pytest
 
 from lightning_modules import cli
 from lightning_modules.bench import variance_bias_cost
-from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.command_line import compare
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS, read_estimator
 from releg.report.compare import front, write_compare
 from releg.sbn import SigmoidBeliefNet
@@ -20,8 +18,9 @@ FEW = ["common_random_numbers", "likelihood_ratio", "vimco", "straight_through"]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
-    path.write_text("model:\n  layers: [4, 3]\n")
+    """Weights as they are published."""
+    path = tmp_path_factory.mktemp("weights") / "lr.safetensors"
+    save_model(path, SigmoidBeliefNet(784, [4, 3]), {"estimator": "lr", "best_step": "1500"})
     return path
 
 
@@ -31,8 +30,7 @@ def short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arguments(tiny: Path, output: Path, *more: str) -> list[str]:
-    configs = ["--config", "base.yaml", "--config", str(tiny), "--config", "estimator/common_random_numbers.yaml"]
-    return ["compare", *configs, *AMOUNTS, "--output", str(output), *more]
+    return ["compare", "--ckpt", str(tiny), *AMOUNTS, "--output", str(output), *more]
 
 
 @pytest.mark.long
@@ -80,24 +78,11 @@ def test_published_weights_will_do_and_those_measured_before_stay(
     assert "likelihood_ratio: 3 images in" in caplog.text
 
 
-def test_initial_weights_are_those_that_training_would_start_from(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text("model: {layers: [4, 3], pixel_bias: true}")
-    configs = ["base.yaml", "estimator/likelihood_ratio.yaml", str(tmp_path / "tiny.yaml")]
-    trained = compare._untrained(configs, None)
-    assert trained.estimator is None  # its baselines are untrained: they are trained like those of the others
-    bright = trained.data.mean.argmax()
-    assert trained.model.generative[0].bias[bright].item() == pytest.approx(trained.data.mean[bright].logit().item())
-    elsewhere = compare._untrained(configs, tmp_path).data
-    assert isinstance(elsewhere, BinarizedMNIST)
-    assert elsewhere.data_dir == tmp_path
-
-
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
         (["--estimators", "nobody"], "there is no estimator nobody, expected one of"),
         (["--num-images", "1"], "--num-images: got '1', expected a whole number of at least 2"),
-        (["--config", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(
@@ -107,11 +92,6 @@ def test_mistakes_are_told_in_one_sentence(
     error = capsys.readouterr().err
     assert sentence in error
     assert "Traceback" not in error
-
-
-def test_a_checkpoint_or_a_config_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare"]) == 2
-    assert "one of the arguments --ckpt/--ckpt_path --config is required" in capsys.readouterr().err
 
 
 def test_the_front_is_made_of_unbiased_estimators_that_none_undercuts() -> None:

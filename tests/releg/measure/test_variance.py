@@ -14,12 +14,11 @@ from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.parts.signals import layer_signals
 from releg.kernels.dense import flip_differences
 from releg.measure import loop, variance
-from releg.measure.loop import mean_gradients
 from releg.measure.moments import GradientVariances, RunningMoments
 from releg.measure.variance import centred_targets, measure
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.estimators.cases import CASES
-from tests.releg.helpers import largest_z, random_model, random_x
+from tests.releg.helpers import largest_z, mean_gradients, random_model, random_x
 
 LAYERS = [2, 1, 2]
 
