@@ -9,7 +9,7 @@ from releg.estimators import arms
 from releg.estimators.arms import Arms
 from releg.estimators.disarm import DisArm
 from releg.estimators.leave_one_out import LeaveOneOut
-from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
+from releg.estimators.parts.copula import coupled_gradient, coupled_samples
 from releg.sbn import SigmoidBeliefNet
 from tests.releg.estimators.drawn import drawn, gradients
 from tests.releg.estimators.patterns import pattern_probabilities
@@ -31,17 +31,6 @@ def test_the_copula_s_patterns_have_their_probabilities(paths: int) -> None:
         assert not bool(seen[impossible].any())
         error = (expected * (1 - expected) / rows).sqrt().clamp(min=1e-9)
         assert float(((seen - expected) / error)[~impossible].abs().max()) < largest_z(6 * 2**paths)
-
-
-@pytest.mark.parametrize("paths", [2, 3, 4])
-def test_the_pair_s_probability_is_that_of_the_patterns(paths: int) -> None:
-    logits = torch.linspace(-6, 6, 25, dtype=torch.float64)
-    patterns = exact.states(paths).double()
-    rarer = torch.sigmoid(-logits.abs())
-    for a, m, stated in zip(logits, rarer, both_given_one(logits, paths), strict=True):
-        probability = pattern_probabilities(torch.sigmoid(a).expand(len(patterns)), patterns)
-        has = patterns[:, :2] == (0.0 if a > 0 else 1.0)
-        assert float(probability[has.all(1)].sum()) == pytest.approx(float(stated * m), abs=1e-12)
 
 
 class Listed(Arms):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from releg.baselines import Baseline, InputDependent, RunningAverage
+from releg.baselines import InputDependent, RunningAverage
 from releg.estimators.base import Estimator
 from releg.estimators.gumbel_softmax import GumbelSoftmax
 from releg.estimators.leave_one_out import LeaveOneOut
@@ -114,31 +114,6 @@ def test_running_average_follows_its_formula() -> None:
     assert average.average.tolist() == pytest.approx([0.0, 0.4])
     assert average.remainder(1, below, signal).tolist() == pytest.approx([0.6, 2.6])
     assert average.average.tolist() == pytest.approx([0.0, 0.72])
-
-
-def test_input_dependent_nets_explain_what_the_average_cannot() -> None:
-    model, x = random_model(6, [4, 3], scale=2.0, seed=2), random_x(64, 6, seed=2)
-    losses = {}
-    candidates: dict[str, list[Baseline]] = {
-        "average": [RunningAverage()],
-        "both": [InputDependent(20), RunningAverage()],
-    }
-    for name, parts in candidates.items():
-        estimator = LikelihoodRatio(parts)
-        estimator.attach(model)
-        optimizer = torch.optim.Adam([*estimator.parameters(), torch.nn.Parameter(torch.zeros(()))], 0.01)
-        tail = []
-        for step in range(400):
-            noise = estimator.draw_noise(model, x, torch.Generator().manual_seed(step))
-            answer = estimator(model, x, noise)
-            assert answer.logit_grads is not None
-            tail.append(sum(g.square().sum().item() for g in answer.logit_grads))
-            if answer.auxiliary_loss is not None:
-                optimizer.zero_grad()
-                answer.auxiliary_loss.mean().backward()
-                optimizer.step()
-        losses[name] = sum(tail[-50:])
-    assert losses["both"] < losses["average"]
 
 
 def narrow(model: SigmoidBeliefNet, x: Tensor) -> object:
