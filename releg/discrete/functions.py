@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from releg.discrete.layers import Layer, Values, unchanged
+from releg.discrete.layers import Layer, Values, copies
 from releg.discrete.model import DiscreteModel, Sample, floating_type
 from releg.functional.variables import checked_f, slope_of
 
@@ -16,8 +16,8 @@ F = Callable[[Tensor, Values], Tensor]
 
 
 def evaluate(f: F, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
-    """Checked f(x, z), (N,)."""
-    value = unchanged("f", [x, *z.values()], lambda: f(x, {**z}))
+    """Checked f(x, z), (N,). f may change what it gets in place."""
+    value = f(x.clone(), copies(z, z))
     return checked_f(value, len(x), lambda row: {name: values[row].tolist() for name, values in z.items()})
 
 

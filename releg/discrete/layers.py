@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from releg.functional.variables import check_numbers, check_tensor, version
+from releg.functional.variables import check_numbers, check_tensor
 
 Values = dict[str, Tensor]  # by name of the layer
 Logits = Callable[[Tensor, Values], Tensor]  # x and the values of the parents, N rows each, to the logits
@@ -72,8 +72,7 @@ class Layer:
 
     def evaluate(self, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
         """Checked logits given the parents in z, which are as the user sees them: (N, units) or (N, units, states)."""
-        parents = {name: z[name] for name in self.parents}
-        logits = unchanged(f"the logits of {self}", [x, *parents.values()], lambda: self.logits(x, {**parents}))
+        logits = self.logits(x.clone(), copies(z, self.parents))
         check_tensor(logits, f"logits of {self}")
         expected = self.logits_shape(len(x))
         if logits.shape != expected:
@@ -153,10 +152,7 @@ class Continuous:
 
     def evaluate(self, x: Tensor, z: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Checked values given the noise and the parents in z."""
-        parents = {name: z[name] for name in self.parents}
-        values = unchanged(
-            f"the value of {self}", [x, *parents.values(), noise], lambda: self.value(x, {**parents}, noise)
-        )
+        values = self.value(x.clone(), copies(z, self.parents), noise.clone())
         if values.shape[:1] != (len(x),) or not bool(torch.isfinite(values).all()):
             raise ValueError(
                 f"values of {self} have shape {tuple(values.shape)} and lie between {values.min().item():g} and "
@@ -165,16 +161,9 @@ class Continuous:
         return values
 
 
-def unchanged(name: str, arrays: Sequence[Tensor], call: Callable[[], Tensor]) -> Tensor:
-    """The result of a call; ValueError if it changed one of the arrays in place."""
-    before = [version(array) for array in arrays]
-    value = call()
-    if before != [version(array) for array in arrays]:
-        raise ValueError(
-            f"{name} changes its input in place, expected a function that leaves it alone, since it is used again; "
-            "write z = 2 * z - 1 instead of z.mul_(2).sub_(1), or begin with z = z.clone()"
-        )
-    return value
+def copies(z: Mapping[str, Tensor], names: Iterable[str]) -> Values:
+    """Values of some layers for a user's function, which may change them in place."""
+    return {name: z[name].clone() for name in names}
 
 
 def check_parents(layer: Layer | Continuous) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from releg import bernoulli, categorical
 from releg.functional.variables import check_uniform
@@ -27,7 +26,7 @@ def gradient_of_mean(logits: Tensor, f_k: Tensor) -> Tensor:
 def possible_flips(logits: Tensor, z: Tensor) -> Tensor:
     """Whether a unit can change to a state, (N, units, states): to any but its own, unless that has a logit of -inf."""
     states = 2 if logits.dim() == 2 else logits.shape[-1]
-    others = ~one_hot(z.long(), states).bool()
+    others = z[..., None] != torch.arange(states, device=z.device)
     return others if logits.dim() == 2 else others & (logits > -torch.inf)
 
 

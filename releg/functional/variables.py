@@ -147,11 +147,6 @@ def evaluate(f: F, z: Tensor) -> Tensor:
     return checked_f(value, len(z), lambda row: z[row].tolist())
 
 
-def version(array: Tensor) -> int:
-    """How often it was changed in place; inference tensors do not count it."""
-    return 0 if array.is_inference() else array._version
-
-
 def checked_f(value: Tensor, rows: int, states: Callable[[int], object]) -> Tensor:
     """Return the value of f if it is one finite number per row; `states(row)` describes z for the error message."""
     if not isinstance(value, Tensor):

@@ -15,9 +15,8 @@ from pyro.infer.enum import get_importance_trace
 from pyro.infer.util import torch_backward
 from torch import Tensor
 
-from releg.functional.variables import version
 from releg.pyro.layers import Layer, Rows, Trace, estimator_of, find_rows, samples
-from releg.pyro.runs import DiscreteSite, Flip, FlipPlate, Recorder, Rerun, Site
+from releg.pyro.runs import DiscreteSite, Flip, FlipPlate, Recorder, Rerun, Site, version
 
 Run = Callable[..., tuple[Trace, Trace]]  # of the guide and the model within a messenger, to their traces
 

@@ -16,7 +16,6 @@ from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from releg.functional.variables import version
 from releg.pyro import sites
 
 
@@ -45,6 +44,11 @@ class DiscreteSite(Site):
     logits: Tensor  # in the graph of the parameters
     noise: Tensor  # uniform
     z: Tensor  # states
+
+
+def version(value: Tensor) -> int:
+    """How often it was changed in place; inference tensors do not count it."""
+    return 0 if value.is_inference() else value._version
 
 
 class Recorder(Messenger):
