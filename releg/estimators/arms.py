@@ -19,9 +19,9 @@ class Arms(Estimator):
     """(f_k - mean f) (z_k - mean) K/(K-1) p(1-p)/(p - P11), averaged over K coupled samples z_k of layer l.
 
     f_k is f_l at sample k; P11 is the probability that two of them are 1. Dimitriev & Zhou (2021), ARMS-D: a Dirichlet
-    copula makes the samples of a unit repel each other. K = 2 is DisARM; independent samples would give RLOO. Several
-    layers as for DisARM: the K samples of a layer share the path's parents, and deeper layers are simulated from each.
-    Cost: one simulation, and K - 1 more from each layer on. Unbiased.
+    copula makes the samples of a unit repel each other. K = 2 is DisARM; independent samples would give sibling RLOO.
+    Several layers as for DisARM: the K samples of a layer share the path's parents, and deeper layers are simulated
+    from each. Cost: one simulation, and K - 1 more from each layer on. Unbiased.
 
     Args:
         paths: K.

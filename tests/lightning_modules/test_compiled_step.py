@@ -53,7 +53,9 @@ def trained(name: str, dtype: torch.dtype, compiled: bool, steps: int = 3) -> li
 
 def assert_same(name: str, dtype: torch.dtype) -> None:
     compiled, plain = (trained(name, dtype, compiled) for compiled in (True, False))
-    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+    # a parameter without effect (the bias of RODEO's first control) has a gradient of 1e-14, which is rounding; RMSprop
+    # multiplies it by 0.001 and divides by its epsilon, 1e-8
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-4
     for a, b in zip(compiled, plain, strict=True):
         assert (a - b).abs().max() <= tolerance * (1 + b.abs().max())
 
