@@ -31,12 +31,13 @@ LOOKS = [(colour, style) for style in ("-", "--", ":") for colour in ("0.1", "#8
 CAPTION = """# Which estimator gets there first
 
 Negative bounds in nats per image (lower is better). Every estimator trains for {steps} steps on one thread, with each
-of the peak rates {rates}, held for half of the steps after the same warm-up, then falling to zero in a straight line.
-The best validation bound with seed {choosing} chooses the rate; the numbers are means ± standard deviations over the
-seeds {seeds} at that rate. Bounds after equal minutes are those at the time that LR needs for its steps, by each run's
-own clock of its training steps, linear between validations: a slow estimator is seen there before its rate has fallen.
-A run that ended earlier shows its last bound, marked with *. The lowest bound after equal steps comes first.
+of the peak rates {rates}, held for half of the steps after the same warm-up, then falling to zero in a
+straight line. The best validation bound with seed {choosing} chooses the rate; the numbers are means ± standard
+deviations over the seeds {seeds} at that rate. The lowest bound after equal steps comes first.
 
+- after equal minutes: the bound at the time that LR needs for its steps, by each run's own clock of its training steps,
+  linear between validations: a slow estimator is seen there before its rate has fallen. A run that ended earlier shows
+  its last bound, marked with *
 - minutes to: a validation bound; "2 of 3" if only so many seeds reach it, – if none does
 - runs: finished ones of the {runs} that choose the rate and count. Without all of them, the row is not final
 
@@ -199,16 +200,15 @@ def shown(racers: Sequence[Racer]) -> list[Racer]:
 def _draw_panel(panel: Axes, racers: Sequence[Racer]) -> None:
     panel.set(xscale="log")
     looks = iter(LOOKS)
-    best = -np.inf
-    for racer in racers:
-        points: Any = np.mean([np.array(run["curve"]) for run in racer.counted], axis=0)
+    curves: list[Any] = [np.mean([np.array(run["curve"]) for run in racer.counted], axis=0) for racer in racers]
+    lowest = max((curve[:, 2].max() for curve in curves), default=0.0) - SPAN
+    for racer, curve in zip(racers, curves, strict=True):
         name = racer.runs[0]["estimator"]
         colour, style = (PAPERS[name], "-") if name in PAPERS else next(looks)
+        points = curve[curve[:, 2] > lowest]
         width = 1.8 if name in PAPERS else 1.0
         panel.plot(points[:, 1] / 60, points[:, 2], style, color=colour, linewidth=width, label=racer.title)
-        best = max(best, points[:, 2].max())
     if racers:
-        panel.set_ylim(best - SPAN, best + 1)
         panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=6.5)
     panel.grid(which="major")
     panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
