@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from releg.records.file_names import RECORDS_PAGE, RUNS
 from releg.records.names import label_of
@@ -32,47 +32,34 @@ Rules for a new record:
 """
 
 
-class Attempt(NamedTuple):
-    """Runs of one net that differ only in their seeds."""
+Attempt = list[Entry]  # runs of one net that differ only in their seeds
 
-    runs: list[Entry]
 
-    @property
-    def estimator(self) -> str:
-        """The one that all of them have."""
-        return self.runs[0].estimator
+def minutes_of(runs: Attempt) -> float:
+    """The mean over runs."""
+    return statistics.fmean(run.result["training_seconds"] for run in runs) / 60
 
-    @property
-    def is_record(self) -> bool:
-        """Whether it has enough seeds."""
-        return len({run.seed for run in self.runs}) >= SEEDS
 
-    @property
-    def bounds(self) -> list[float]:
-        """The negative test bound of each run."""
-        return [-run.result["test/elbo"] for run in self.runs]
+def bounds_of(runs: Attempt) -> list[float]:
+    """The negative test bound of each run."""
+    return [-run.result["test/elbo"] for run in runs]
 
-    @property
-    def minutes(self) -> float:
-        """The mean over runs."""
-        return statistics.fmean(run.result["training_seconds"] for run in self.runs) / 60
 
-    @property
-    def processes(self) -> list[dict[str, Any]]:
-        """What made the runs."""
-        return [process for run in self.runs for process in run.provenance]
+def made_by(runs: Attempt, fact: Callable[[dict[str, Any]], str]) -> str:
+    """A fact about the processes that made the runs."""
+    return distinct(fact(process) for run in runs for process in run.provenance)
 
 
 COLUMNS: list[Column[Attempt]] = [
-    Column("estimator", lambda attempt: label_of(attempt.estimator), is_text=True),
-    Column("minutes", lambda attempt: one_decimal(attempt.minutes)),
-    Column("steps", lambda attempt: count(attempt.runs[0].steps)),
-    Column("recipe", lambda attempt: attempt.runs[0].recipe, is_text=True),
-    Column("negative elbo", lambda attempt: nats(statistics.fmean(attempt.bounds))),
-    Column("of each seed", lambda attempt: ", ".join(map(nats, attempt.bounds)), is_text=True),
-    Column("seeds", lambda attempt: distinct(run.seed for run in attempt.runs), is_text=True),
-    Column("machine", lambda attempt: distinct(map(machine, attempt.processes)), is_text=True),
-    Column("commits", lambda attempt: distinct(commit(process)[:7] for process in attempt.processes), is_text=True),
+    Column("estimator", lambda runs: label_of(runs[0].estimator), is_text=True),
+    Column("minutes", lambda runs: one_decimal(minutes_of(runs))),
+    Column("steps", lambda runs: count(runs[0].steps)),
+    Column("recipe", lambda runs: runs[0].recipe, is_text=True),
+    Column("negative elbo", lambda runs: nats(statistics.fmean(bounds_of(runs)))),
+    Column("of each seed", lambda runs: ", ".join(map(nats, bounds_of(runs))), is_text=True),
+    Column("seeds", lambda runs: distinct(run.seed for run in runs), is_text=True),
+    Column("machine", lambda runs: made_by(runs, machine), is_text=True),
+    Column("commits", lambda runs: made_by(runs, lambda process: commit(process)[:7]), is_text=True),
 ]
 
 
@@ -80,11 +67,8 @@ def write_records(results: Path) -> str:
     """Write records.md from the runs of the published table and of the budgets in folders beside it."""
     paths = [path for path in (results / RUNS, *sorted(results.glob(f"*/{RUNS}"))) if path.is_file()]
     attempts = attempts_of([run for path in paths for run in read_runs(path.parent)])
-    tables = [
-        _table(net, name, bound, attempts)
-        for net, bounds in read_paper(results).items()
-        for name, bound in bounds.items()
-    ]
+    paper = [(net, name, bound) for net, bounds in read_paper(results).items() for name, bound in bounds.items()]
+    tables = [_table(net, name, bound, attempts) for net, name, bound in paper]
     if not any(tables):
         remove(results / RECORDS_PAGE)
         return ""
@@ -93,18 +77,18 @@ def write_records(results: Path) -> str:
 
 def attempts_of(runs: Sequence[Entry]) -> list[Attempt]:
     """Runs on one thread by net, estimator and recipe; the fastest first."""
-    groups: dict[tuple[object, ...], list[Entry]] = {}
+    groups: dict[tuple[object, ...], Attempt] = {}
     for run in runs:
         if {process.get("torch_threads") for process in run.provenance} == {1}:
             groups.setdefault((*run.cell, run.steps, run.recipe), []).append(run)
-    return sorted(map(Attempt, groups.values()), key=lambda attempt: attempt.minutes)
+    return sorted(groups.values(), key=minutes_of)
 
 
 def _table(net: str, name: str, bound: float, attempts: Sequence[Attempt]) -> str:
     """Which attempts reach the bound of the paper's estimator of that name; empty if no record does."""
-    of_net = [attempt for attempt in attempts if attempt.runs[0].net == net]
-    reached = [attempt for attempt in of_net if statistics.fmean(attempt.bounds) <= bound]
-    with_record = {attempt.estimator for attempt in reached if attempt.is_record}
-    shown = [attempt for attempt in reached if attempt.is_record or attempt.estimator not in with_record]
+    reached = [runs for runs in attempts if runs[0].net == net and statistics.fmean(bounds_of(runs)) <= bound]
+    records = [runs for runs in reached if len({run.seed for run in runs}) >= SEEDS]
+    with_record = {runs[0].estimator for runs in records}
+    shown = [runs for runs in reached if runs in records or runs[0].estimator not in with_record]
     heading = f"## SBN({net}): {nats(bound)}, the paper's {label_of(name)}"
-    return f"{heading}\n\n{markdown(COLUMNS, shown)}" if with_record else ""
+    return f"{heading}\n\n{markdown(COLUMNS, shown)}" if records else ""
