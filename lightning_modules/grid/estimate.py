@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +31,13 @@ class Cost:
 
     start: float
     step: float
-    rest: float  # validation and test, spread over the steps
+    rest: float  # validation, test and measurements, spread over the steps
     steps: int
-    measured: tuple[tuple[int, float], ...] = ()  # of each measurement of the variance: after which step, seconds
-    sample: float = 0.0  # of such a measurement
+    sample: float = 0.0  # of a measurement of the variance
 
     def left(self, done: int) -> float:
         """Seconds left after `done` steps, without the start of a process."""
-        measurements = math.fsum(seconds for step, seconds in self.measured if step >= done)
-        return (self.steps - done) * (self.step + self.rest / self.steps) + measurements
+        return (self.steps - done) * (self.step + self.rest / self.steps)
 
     def total(self, done: int = 0) -> float:
         """Seconds of a process that continues after `done` steps, its start included."""
@@ -71,9 +69,9 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))
     validations = max(1, steps // trainer["val_check_interval"])
     drawn = data.counts.val * validations * module.val_samples + data.counts.test * module.test_samples
-    amounts = [amount for measurement in _measurements(trainer) for amount in _amounts(measurement["init_args"], steps)]
-    measured = _seconds_per_measured_sample(module, data, device) if amounts else 0.0
-    return Cost(start, step, sample * drawn, steps, tuple((at, count * measured) for at, count in amounts), measured)
+    samples = sum(_samples(callback, steps) for callback in trainer.get("callbacks") or [])
+    measured = _seconds_per_measured_sample(module, data, device) if samples else 0.0
+    return Cost(start, step, sample * drawn + samples * measured, steps, measured)
 
 
 def _seconds_per_step(module: SBNModule, data: BinaryImages, device: torch.device, steps: int) -> float:
@@ -106,17 +104,13 @@ def _seconds_per_measured_sample(module: SBNModule, data: BinaryImages, device: 
     return _seconds(trial) / (TRIAL_IMAGES * TRIAL_SAMPLES)
 
 
-def _measurements(trainer: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    name = f"{GradientVariance.__module__}.{GradientVariance.__name__}"
-    return (callback for callback in trainer.get("callbacks") or [] if callback["class_path"] == name)
-
-
-def _amounts(settings: dict[str, Any], max_steps: int) -> Iterator[tuple[int, int]]:
-    """After which steps there is a measurement, and its samples of all images."""
-    every = settings.get("every_n_steps")
-    steps = {*(settings.get("steps") or ()), *(range(every, max_steps + 1, every) if every else ())}
-    steps = {step for step in steps if step <= max_steps} | ({max_steps} if settings["at_end"] else set())
-    return ((step, settings["num_images"] * settings["samples_per_image"]) for step in sorted(steps))
+def _samples(callback: dict[str, Any], max_steps: int) -> int:
+    """How many samples of all images a callback measures during a run."""
+    if callback["class_path"] != f"{GradientVariance.__module__}.{GradientVariance.__name__}":
+        return 0
+    settings = callback["init_args"]
+    points = len(settings.get("steps") or ()) + max_steps // (settings.get("every_n_steps") or math.inf) + 1
+    return int(points * settings["num_images"] * settings["samples_per_image"])
 
 
 def _seconds(do: Callable[[], object]) -> float:

@@ -57,11 +57,9 @@ class Grid:
         """Make the runs that are not finished, in the order of the table, and write the tables after each of them."""
         found = self._find()
         waiting = [status for status in found if status.result is None]
-        done = len(found) - len(waiting)
-        steps = [status.steps for status in found]
-        longest = f"up to {max(steps):,} steps per run; " if steps else ""
-        to_train = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs"
-        title = f"budget {self.options.budget.stem}: {longest}{to_train} to train, {done} already finished"
+        steps = max((status.steps for status in found), default=0)
+        to_train = f"{len(waiting)} of {len(found)} runs to train, up to {steps:,} steps each"
+        title = f"budget {self.options.budget.stem}: {to_train}"
         if not waiting:
             print(title, file=sys.stderr)
             return

@@ -11,17 +11,7 @@ from typing import NamedTuple
 
 from lightning_modules import CONFIGS, OWN_RESULTS
 from lightning_modules.command_line.parser import Parser, at_least
-from releg.records import names
-from releg.records.names import BUDGETS, DEFAULT_BUDGET
-
-# With their overlays
-ARCHITECTURE_OVERLAYS = {name: f"sbn_{name.replace('-', '_')}.yaml" for name in names.ARCHITECTURES}
-OTHER_ARCHITECTURES = {  # that the paper lacks: trained if --only names one
-    path.stem.removeprefix("sbn_").replace("_", "-"): path.name
-    for path in sorted((CONFIGS / "architecture").glob("*.yaml"))
-    if path.name not in ARCHITECTURE_OVERLAYS.values()
-}
-ESTIMATOR_OVERLAYS = {name: f"{known.config}.yaml" for name, known in names.ESTIMATORS.items()}
+from releg.records.names import ARCHITECTURES, BUDGETS, DEFAULT_BUDGET, ESTIMATORS
 
 
 class KnownLauncher(NamedTuple):
@@ -107,6 +97,11 @@ def _check_launcher(parser: Parser, given: argparse.Namespace) -> None:
         )
 
 
+def architecture_file(name: str) -> Path:
+    """The overlay of an architecture, such as sbn_200_200.yaml; it is there if the architecture can be trained."""
+    return CONFIGS / "architecture" / f"sbn_{name.replace('-', '_')}.yaml"
+
+
 def budget_file(name: str) -> Path:
     """The shipped budget of this name."""
     return CONFIGS / "budget" / f"{name}.yaml"
@@ -130,11 +125,14 @@ def _share(text: str) -> float:
 def _part_of_the_grid(text: str) -> tuple[str, str]:
     architecture, comma, estimator = text.partition(",")
     architecture = architecture.removeprefix("SBN(").removesuffix(")")
-    if architecture not in (nets := [*ARCHITECTURE_OVERLAYS, *OTHER_ARCHITECTURES]):
-        raise argparse.ArgumentTypeError(f"got the architecture {architecture}, expected one of {', '.join(nets)}")
-    if comma and estimator not in ESTIMATOR_OVERLAYS:
+    if not architecture_file(architecture).is_file():
+        nets = ", ".join(ARCHITECTURES)
         raise argparse.ArgumentTypeError(
-            f"got the estimator {estimator}, expected {' or '.join(ESTIMATOR_OVERLAYS)}; the others are compared by "
+            f"got the architecture {architecture}, expected one of {nets}, or another one of {CONFIGS / 'architecture'}"
+        )
+    if comma and estimator not in ESTIMATORS:
+        raise argparse.ArgumentTypeError(
+            f"got the estimator {estimator}, expected {' or '.join(ESTIMATORS)}; the others are compared by "
             "python -m lightning_modules.studies.race"
         )
     return architecture, estimator

@@ -8,12 +8,13 @@ from typing import Any
 
 from lightning_modules import CONFIGS
 from lightning_modules.cli import RelegCLI
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS, OTHER_ARCHITECTURES
+from lightning_modules.grid.options import architecture_file
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import find_run_folder
 from lightning_modules.run.result import read_result
 from lightning_modules.run.settings import Settings
 from releg.records.file_names import METRICS
+from releg.records.names import ARCHITECTURES, ESTIMATORS
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class RunStatus:
 
 def cells(only: tuple[str, str] | None) -> list[tuple[str, str]]:
     """The cells of the table that a command is about: all of the paper's, or those that --only names."""
-    nets = ARCHITECTURE_OVERLAYS if only is None else only[:1]
-    estimators = [only[1]] if only is not None and only[1] else ESTIMATOR_OVERLAYS
+    nets = ARCHITECTURES if only is None else only[:1]
+    estimators = [only[1]] if only is not None and only[1] else ESTIMATORS
     return [(architecture, estimator) for architecture in nets for estimator in estimators]
 
 
@@ -57,9 +58,7 @@ def plan(budget: Path, seeds: int, results: Path, only: tuple[str, str] | None =
     runs = []
     for seed in range(seeds):
         for architecture, estimator in cells(only):
-            words = config_words(
-                architecture, ESTIMATOR_OVERLAYS[estimator], budget, *_overlays(budget, architecture, estimator)
-            )
+            words = config_words(architecture, estimator, budget, *_overlays(budget, architecture, estimator))
             words += ["--seed_everything", str(seed), "--results_dir", str(results)]
             runs.append(GridRun(architecture, estimator, seed, tuple(words)))
     return runs
@@ -76,11 +75,11 @@ def config_words(architecture: str, estimator: str, *more: Path | str) -> list[s
 
     Args:
         architecture: as the paper writes it.
-        estimator: the file of its config.
+        estimator: lr, crn or the name of another one's config.
         more: further configs, which come last.
     """
-    net = (ARCHITECTURE_OVERLAYS | OTHER_ARCHITECTURES)[architecture]
-    configs = ["base.yaml", f"architecture/{net}", f"estimator/{estimator}", *more]
+    name = ESTIMATORS[estimator].config if estimator in ESTIMATORS else estimator
+    configs = ["base.yaml", architecture_file(architecture), f"estimator/{name}.yaml", *more]
     return [word for config in configs for word in ("--config", str(CONFIGS / config))]
 
 

@@ -36,7 +36,7 @@ class Trained(NamedTuple):
 
     def run(self, folder: Path) -> GridRun:
         """The run that it is."""
-        words = config_words(ARCHITECTURE, f"{self.estimator}.yaml", "protocol/rodeo.yaml")
+        words = config_words(ARCHITECTURE, self.estimator, "protocol/rodeo.yaml")
         words += ["--trainer.max_steps", str(self.steps), "--results_dir", str(folder)]
         return GridRun(ARCHITECTURE, self.estimator, 0, tuple(words))
 

@@ -50,7 +50,7 @@ class Racer(NamedTuple):
 
     def run(self, folder: Path) -> GridRun:
         """The run of the grid that it is."""
-        words = config_words(self.architecture, f"{self.estimator}.yaml", "schedule/hold_then_linear.yaml")
+        words = config_words(self.architecture, self.estimator, "schedule/hold_then_linear.yaml")
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(STEPS)]
         words += ["--model.lr_scheduler.init_args.warmup_steps", str(WARMUP), "--model.val_samples", "5"]
         words += ["--trainer.val_check_interval", str(STEPS // VALIDATIONS)]

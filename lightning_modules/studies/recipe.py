@@ -13,11 +13,11 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus, config_words
 from lightning_modules.grid.record import entry_of
 from lightning_modules.studies.study import Numbers, Study
 from releg.records.file_names import TRIALS
+from releg.records.names import ARCHITECTURES, ESTIMATORS
 from releg.records.runs import commits
 from releg.report.recipe import write_recipe
 
@@ -42,7 +42,7 @@ class Trial(NamedTuple):
 
     def run(self, folder: Path) -> GridRun:
         """The run of the grid that it is."""
-        words = config_words(self.architecture, ESTIMATOR_OVERLAYS[self.estimator], f"schedule/{self.shape}.yaml")
+        words = config_words(self.architecture, self.estimator, f"schedule/{self.shape}.yaml")
         words += ["--model.optimizer.init_args.lr", str(self.rate), "--trainer.max_steps", str(self.steps)]
         words += ["--trainer.val_check_interval", str(self.steps // VALIDATIONS), "--model.val_samples", "5"]
         words += ["--data.binarization", self.binarization, "--results_dir", str(folder)]
@@ -53,11 +53,11 @@ class Trial(NamedTuple):
 
 def trials() -> Iterator[Trial]:
     """All trials: as many for LR as for CRN."""
-    for place, net, estimator in product(range(4), ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS):
+    for place, net, estimator in product(range(4), ARCHITECTURES, ESTIMATORS):
         yield Trial(net, estimator, RATES[estimator][place])
-    for shape, estimator in product(OTHER_SHAPES, ESTIMATOR_OVERLAYS):
+    for shape, estimator in product(OTHER_SHAPES, ESTIMATORS):
         yield Trial(OTHER_SHAPES_ON, estimator, RATES[estimator][0], shape)
-    for warmup, estimator in product(OTHER_WARMUPS, ESTIMATOR_OVERLAYS):
+    for warmup, estimator in product(OTHER_WARMUPS, ESTIMATORS):
         yield Trial(OTHER_WARMUPS_ON, estimator, RATES[estimator][0], warmup=warmup)
 
 

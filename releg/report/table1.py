@@ -29,10 +29,16 @@ LONGER = "## Trained for longer"
 MISSING = "Not in this table:"
 GAPS = "LR − CRN, at equal steps:"
 
+
+def bound_of(row: Row) -> str:
+    """Mean and deviation over seeds."""
+    return plus_minus(row["test_nll_mean"], row["test_nll_sd"])
+
+
 COLUMNS: list[Column[Row]] = [
     Column("SBN", lambda row: row["architecture"], is_text=True),
     Column("estimator", lambda row: label_of(row["estimator"]), is_text=True),
-    Column("ours", lambda row: _bound(row)),
+    Column("ours", bound_of),
     Column("paper", lambda row: None if row["paper"] is None else nats(row["paper"])),
     Column("difference", lambda row: None if row["paper"] is None else signed(row["difference"])),
     Column("multi-sample bound", lambda row: plus_minus(row["multi_sample_nll_mean"], row["multi_sample_nll_sd"])),
@@ -106,10 +112,6 @@ def _sd(values: list[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def _bound(row: Row) -> str:
-    return plus_minus(row["test_nll_mean"], row["test_nll_sd"])
-
-
 def longer_rows(results: Path) -> list[Row]:
     """The rows of the longer budgets whose tables are in folders of this one."""
     rows: list[Row] = []
@@ -145,7 +147,7 @@ def short_table(results: Path) -> str:
     paper = read_paper(results)
 
     def ours(name: str) -> Column[str]:
-        return Column(label_of(name), lambda net: _bound(rows[net, name]) if (net, name) in rows else None)
+        return Column(label_of(name), lambda net: bound_of(rows[net, name]) if (net, name) in rows else None)
 
     def papers(name: str) -> Column[str]:
         return Column(f"{label_of(name)}, paper", lambda net: nats(paper[net][name]) if net in paper else None)

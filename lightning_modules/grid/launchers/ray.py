@@ -22,7 +22,7 @@ from lightning_modules.grid import process
 from lightning_modules.grid.launchers.contract import Ended, Job, Launcher, OnUpdate, judge
 from lightning_modules.grid.options import Options
 from lightning_modules.grid.plan import RunStatus
-from lightning_modules.run.result import read_result
+from releg.records.file_names import RESULT
 
 RETRIES = 20  # of one run, after as many lost workers
 SECONDS_TO_CANCEL = process.SECONDS_TO_STOP + 5.0
@@ -78,15 +78,11 @@ def places(threads: int, gpus_per_run: float) -> int:
     )
     if count < 1:
         raise ValueError(
-            f"no machine of the Ray cluster has room for a run (CPUs: {_list(cpus)}; GPUs: {_list(gpus)}), expected "
+            f"no machine of the Ray cluster has room for a run (CPUs: {cpus}; GPUs: {gpus}), expected "
             f"{threads} CPUs and {gpus_per_run:g} GPUs on one; add machines, or ask for less with OMP_NUM_THREADS and "
             "--gpus-per-run"
         )
     return count
-
-
-def _list(numbers: list[float]) -> str:
-    return ", ".join(f"{number:g}" for number in numbers) or "none"
 
 
 @dataclass(frozen=True)
@@ -137,24 +133,10 @@ def _end(task: Any, job: Job) -> Ended:
     except ray.exceptions.RayError as error:
         reason = " ".join(str(error).split())
         return Ended(job.status, job.seconds, f"its worker died {RETRIES + 1} times: {reason}")
-    if code == 0 and not _has_result(job.status):
-        folder = job.status.folder
-        problem = f"was finished, but its result is not in {folder}, expected a folder that all machines share"
-        return Ended(job.status, job.seconds, f"{problem}; give one with --results")
-    return judge(job, code)
-
-
-def _has_result(status: RunStatus) -> bool:
-    """A file that another machine wrote may take some seconds to appear on a network's file system."""
     deadline = time.monotonic() + process.SECONDS_TO_STOP
-    while time.monotonic() < deadline:
-        try:
-            if read_result(status.folder) is not None:
-                return True
-        except ValueError:
-            return True  # it is there, if damaged
-        time.sleep(process.SECONDS_BETWEEN_CHECKS)
-    return False
+    while code == 0 and not (job.status.folder / RESULT).is_file() and time.monotonic() < deadline:
+        time.sleep(process.SECONDS_BETWEEN_CHECKS)  # a network's file system shows it after some seconds
+    return judge(job, code)
 
 
 def _cancel(tasks: list[Any]) -> None:

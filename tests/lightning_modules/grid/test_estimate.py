@@ -26,16 +26,6 @@ def test_a_continued_run_costs_only_what_is_left() -> None:
     assert cost.left(100) == 0.0
 
 
-def test_measurements_count_where_they_are_not_spread_over_the_steps() -> None:
-    """Most are in the first steps: spread, they would make the rest of the run seem ten times as long."""
-    cost = Cost(start=0.0, step=0.1, rest=0.0, steps=100, measured=((1, 30.0), (3, 30.0), (100, 5.0)))
-    assert cost.left(0) == 75.0
-    assert cost.left(1) == pytest.approx(74.9)  # it comes after the step
-    assert cost.left(2) == pytest.approx(44.8)
-    assert cost.left(50) == 10.0
-    assert cost.left(100) == 5.0
-
-
 def test_a_run_is_predicted_with_its_measurements_but_without_what_only_the_first_of_them_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,8 +45,6 @@ def test_a_run_is_predicted_with_its_measurements_but_without_what_only_the_firs
     config = status_of(lr).config
     config["model"]["compile"] = False  # it would take most of the time of this test
     cost = estimate.estimate(config, BinarizedMNIST(), start=1.0)
-    steps = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 150_000, 200_000)
-    assert tuple(step for step, _ in cost.measured) == steps
     assert 0.02 <= cost.sample * estimate.TRIAL_IMAGES * estimate.TRIAL_SAMPLES < 0.4
-    assert [seconds for _, seconds in cost.measured] == [pytest.approx(cost.sample * 100 * 1_000)] * len(steps)
+    assert 12 * 100 * 1_000 * cost.sample < cost.rest, "12 measurements, and validations"
     assert 0 < cost.step < 1

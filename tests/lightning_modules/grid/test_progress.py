@@ -7,17 +7,17 @@ import pytest
 
 from lightning_modules.grid.estimate import Cost
 from lightning_modules.grid.launchers.contract import Ended, Job
-from lightning_modules.grid.options import ARCHITECTURE_OVERLAYS, ESTIMATOR_OVERLAYS
 from lightning_modules.grid.plan import GridRun, RunStatus
 from lightning_modules.grid.process import PROGRESS
 from lightning_modules.grid.progress import GridProgress, duration
 from lightning_modules.run.parent import Progress, write_progress
 from lightning_modules.run.result import write_result
+from releg.records.names import ARCHITECTURES, ESTIMATORS
 from tests.lightning_modules.run_states import RESULT
 
 
 def waiting(tmp_path: Path, count: int, steps_done: int = 0) -> list[RunStatus]:
-    names = [(architecture, estimator) for architecture in ARCHITECTURE_OVERLAYS for estimator in ESTIMATOR_OVERLAYS]
+    names = [(architecture, estimator) for architecture in ARCHITECTURES for estimator in ESTIMATORS]
     config = {"trainer": {"max_steps": 100}}
     runs = [GridRun(architecture, estimator, 0, ()) for architecture, estimator in names[:count]]
     return [RunStatus(run, config, tmp_path / str(number), None, steps_done) for number, run in enumerate(runs)]
