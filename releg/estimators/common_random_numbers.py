@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from releg.estimators.base import Estimate
 from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
-from releg.kernels import EngineName, check_engine, flip_differences
+from releg.kernels import check_engine, flip_differences
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -22,7 +22,7 @@ class CommonRandomNumbers(AlongPaths):
 
     label = "CRN"
 
-    def __init__(self, engine: EngineName = "auto", samples: int = 1) -> None:
+    def __init__(self, engine: str = "auto", samples: int = 1) -> None:
         super().__init__()
         check_samples(samples, 1, "one path per image is the paper's estimator")
         check_engine(engine)

@@ -12,7 +12,7 @@ from releg import bernoulli
 from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.simulation import simulate
-from releg.kernels import EngineName, check_engine, flip_differences
+from releg.kernels import check_engine, flip_differences
 from releg.kernels.log_product import LogProduct
 from releg.sbn import SigmoidBeliefNet, Trajectory
 from releg.uncompiled import uncompiled
@@ -39,7 +39,7 @@ class LocalExpectation(Estimator):
     def __init__(
         self,
         baselines: Sequence[Baseline] = (),
-        engine: EngineName = "auto",
+        engine: str = "auto",
     ) -> None:
         super().__init__()
         check_engine(engine)

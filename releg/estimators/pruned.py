@@ -10,7 +10,7 @@ from torch import Tensor
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
-from releg.kernels import EngineName, check_engine, flip_differences
+from releg.kernels import check_engine, flip_differences
 from releg.sbn import SigmoidBeliefNet
 from releg.systematic_sampling import chosen, proportional
 
@@ -34,7 +34,7 @@ class Pruned(Estimator):
 
     label = "Pruned CRN"
 
-    def __init__(self, flips: int = 1, engine: EngineName = "auto") -> None:
+    def __init__(self, flips: int = 1, engine: str = "auto") -> None:
         super().__init__()
         if flips < 1:
             raise ValueError(f"flips is {flips}, expected at least 1; one flip per layer is the default")

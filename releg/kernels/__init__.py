@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +12,6 @@ from torch import Tensor
 from releg.kernels import batched, cpu, dense
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
-EngineName = Literal["auto", "cpu", "triton", "batched", "dense"]
 # The nets, the path and the logits of p(x | z[0]), ..., p(z[-1]) to f1 - f0 of every unit, (N, H) per layer
 Differences = Callable[[SigmoidBeliefNet, Trajectory, Sequence[Tensor]], list[Tensor]]
 
@@ -57,7 +55,7 @@ ENGINES = {
 
 
 def flip_differences(
-    engine: EngineName, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor]
+    engine: str, model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor]
 ) -> list[Tensor]:
     """f1 - f0 of every unit, (N, H) per layer, from the engine of that name, or from the fastest one there is.
 

@@ -6,14 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from releg.kernels import ENGINES, EngineName, batched, check_engine, cpu, flip_differences
+from releg.kernels import ENGINES, batched, check_engine, cpu, flip_differences
 from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.releg.helpers import random_model, random_x, simulate
 
-FAST: list[EngineName] = ["batched", "cpu"]
+CPU = torch.zeros(1)
+FAST = [name for name, engine in ENGINES.items() if name != "dense" and engine.runs_on(CPU)]
 
 
-def answers(name: EngineName, model: SigmoidBeliefNet, rows: int, seed: int) -> list[Tensor]:
+def answers(name: str, model: SigmoidBeliefNet, rows: int, seed: int) -> list[Tensor]:
     path, logits = simulate(model, rows, seed)
     return flip_differences(name, model, path, logits)
 
@@ -27,7 +28,7 @@ def assert_agree(left: list[Tensor], right: list[Tensor], tolerance: float) -> N
 @pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("layers", [[5], [7, 3], [4, 1, 6], [3, 5, 2, 4], [2, 1, 3, 1, 2, 4]])
 @pytest.mark.parametrize("name", FAST)
-def test_engine_equals_the_reference_in_float64(name: EngineName, layers: list[int], scale: float) -> None:
+def test_engine_equals_the_reference_in_float64(name: str, layers: list[int], scale: float) -> None:
     model = random_model(9, layers, scale, seed=len(layers))
     assert_agree(answers(name, model, 4, 1), answers("dense", model, 4, 1), 1e-9)
 
@@ -51,9 +52,7 @@ def test_engines_equal_the_reference_for_any_shape(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", FAST)
-def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold(
-    name: EngineName, dtype: torch.dtype
-) -> None:
+def test_nothing_changes_where_weights_are_zero_and_noise_lies_on_the_threshold(name: str, dtype: torch.dtype) -> None:
     model = random_model(5, [4, 3, 2], 0.0, 0, dtype)
     path = model.infer(random_x(3, 5, 0, dtype), [torch.full((3, size), 0.5, dtype=dtype) for size in model.layers])
     found = flip_differences(name, model, path, model.generative_logits(path.z))
@@ -137,5 +136,5 @@ def test_auto_takes_the_first_engine_that_runs_on_the_tensors() -> None:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(ValueError, match="engine is 'fast', expected one of auto, cpu, triton, batched, dense"):
+    with pytest.raises(ValueError, match="engine is 'fast', expected one of auto, cpu, "):
         check_engine("fast")
