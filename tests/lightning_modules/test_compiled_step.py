@@ -54,8 +54,9 @@ def trained(name: str, dtype: torch.dtype, compiled: bool, steps: int = 3) -> li
 def assert_same(name: str, dtype: torch.dtype) -> None:
     compiled, plain = (trained(name, dtype, compiled) for compiled in (True, False))
     # a parameter without effect (the bias of RODEO's first control) has a gradient of 1e-14, which is rounding; RMSprop
-    # multiplies it by 0.001 and divides by its epsilon, 1e-8
-    tolerance = 1e-9 if dtype == torch.float64 else 1e-4
+    # multiplies it by 0.001 and divides by its epsilon, 1e-8. In float32 the terms of its beta's gradient cancel: plain
+    # float32 is 1.3e-4 away from float64, so two ways of rounding can differ by twice that
+    tolerance = 1e-9 if dtype == torch.float64 else 2.6e-4
     for a, b in zip(compiled, plain, strict=True):
         assert (a - b).abs().max() <= tolerance * (1 + b.abs().max())
 
