@@ -211,10 +211,14 @@ def test_other_cells_and_budgets_are_not_measured(only: str, budget: str, result
     assert not measured
 
 
-def test_a_measurement_that_fails_ends_in_a_sentence(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launched(monkeypatch, finish_all)  # which leaves no checkpoint
+def test_a_measurement_that_fails_ends_in_a_sentence(
+    results: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = subprocess.CompletedProcess[str]([], 2)
+    monkeypatch.setattr(grid, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
     with pytest.raises(ValueError, match=r"was not measured \(exit code 2\); the same command continues it"):
         reproduce(grid_of(results, *FIGURE1_CELL, budget="standard"))
+    assert measured == []
 
 
 def test_the_time_of_the_measurement_is_told_if_its_run_is_made(results: Path) -> None:
