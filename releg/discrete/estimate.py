@@ -79,7 +79,8 @@ def gradient(
             common random numbers for those that are not named.
         shared_noise: simulate what follows a layer with the noise of the sample, as common random numbers always do. It
             usually varies less than new noise, and both are unbiased.
-        check: once per model, call f and the layers with some rows repeated; an error if this changes the others.
+        check: once per model, call f and the layers with some rows repeated; an error if this changes the others, or if
+            a call changed x. They may change z in place.
         options: further arguments, such as samples=4, for all estimators that take them; give functools.partial for
             those of one layer.
     """
@@ -87,6 +88,7 @@ def gradient(
         raise ValueError(f"memory_mib is {memory_mib}, expected a positive number; the default is 256")
     estimators = _by_layer(model, estimator, options if flips is None else {"flips": flips, **options})
     noise = model.draw_noise(x, generator) if noise is None else noise
+    before = x if model.is_checked else x.clone()
     with MemoryUse() as of_sample:
         sample = model.sample(x, noise, _relaxed(model, estimators, generator))
     with MemoryUse() as of_f:
@@ -99,7 +101,7 @@ def gradient(
         raise ValueError(NO_SLOPE)
     check_graph(value, list(sample.logits.values()))
     if check and not model.is_checked:
-        check_rows(model, f, x, sample, value)
+        check_rows(model, f, x, before, sample, value)
         model.is_checked = True
     logit_grads: Values = {}
     surrogate = -value

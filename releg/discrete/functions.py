@@ -16,8 +16,8 @@ F = Callable[[Tensor, Values], Tensor]
 
 
 def evaluate(f: F, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
-    """Checked f(x, z), (N,). f may change what it gets in place."""
-    value = f(x.clone(), copies(z, z))
+    """Checked f(x, z), (N,). f may change z in place."""
+    value = f(x, copies(z, z))
     return checked_f(value, len(x), lambda row: {name: values[row].tolist() for name, values in z.items()})
 
 
@@ -81,8 +81,13 @@ UNEQUAL = (
 
 
 @torch.no_grad()
-def check_rows(model: DiscreteModel, f: F, x: Tensor, sample: Sample, value: Tensor) -> None:
-    """Raise ValueError if f or the logits of a layer with parents are other ones among other rows."""
+def check_rows(model: DiscreteModel, f: F, x: Tensor, before: Tensor, sample: Sample, value: Tensor) -> None:
+    """Raise ValueError if x has changed, or if f or the logits of a layer with parents are others among other rows."""
+    if bool(((x != before) & (before == before)).any()):
+        raise ValueError(
+            "f or a layer changes x in place, expected functions that leave it alone, since it is used again; write "
+            "x = x - mean instead of x.sub_(mean), or begin with x = x.clone()"
+        )
     rows = torch.arange(len(x) + (len(x) + 1) // 2, device=x.device) % len(x)
     z = {name: values.detach()[rows] for name, values in sample.z.items()}
     _check_equal("f", evaluate(f, x[rows], z), value[rows], len(x))

@@ -72,7 +72,7 @@ class Layer:
 
     def evaluate(self, x: Tensor, z: Mapping[str, Tensor]) -> Tensor:
         """Checked logits given the parents in z, which are as the user sees them: (N, units) or (N, units, states)."""
-        logits = self.logits(x.clone(), copies(z, self.parents))
+        logits = self.logits(x, copies(z, self.parents))
         check_tensor(logits, f"logits of {self}")
         expected = self.logits_shape(len(x))
         if logits.shape != expected:
@@ -152,7 +152,7 @@ class Continuous:
 
     def evaluate(self, x: Tensor, z: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Checked values given the noise and the parents in z."""
-        values = self.value(x.clone(), copies(z, self.parents), noise.clone())
+        values = self.value(x, copies(z, self.parents), noise.clone())
         if values.shape[:1] != (len(x),) or not bool(torch.isfinite(values).all()):
             raise ValueError(
                 f"values of {self} have shape {tuple(values.shape)} and lie between {values.min().item():g} and "
@@ -162,7 +162,7 @@ class Continuous:
 
 
 def copies(z: Mapping[str, Tensor], names: Iterable[str]) -> Values:
-    """Values of some layers for a user's function, which may change them in place."""
+    """Values of some layers for a user's function, which may change them in place (but not x)."""
     return {name: z[name].clone() for name in names}
 
 

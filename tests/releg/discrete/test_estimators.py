@@ -253,8 +253,8 @@ def test_layers_whose_rows_depend_on_each_other_are_noticed() -> None:
 
 
 @pytest.mark.parametrize("estimator", ["common_random_numbers", "disarm", "leave_one_out", "reinmax"])
-def test_f_and_layers_may_change_what_they_get_in_place(estimator: str) -> None:
-    """Unchanged values are used again after the call; a change by numpy, too, is one that torch does not count."""
+def test_f_and_layers_may_change_z_in_place(estimator: str) -> None:
+    """What they got is used again after the call; torch does not count changes by numpy."""
     first, weights, x = torch.zeros(2, requires_grad=True), torch.tensor([1.0, 3.0]), torch.rand(6, 2)
 
     def spins(values: Tensor, in_place: bool) -> Tensor:
@@ -262,20 +262,24 @@ def test_f_and_layers_may_change_what_they_get_in_place(estimator: str) -> None:
 
     found = []
     for in_place in (False, True):
-        layers = [
-            Layer("a", (), lambda x, z, p=in_place: spins(x, p) + first, 2),  # type: ignore[misc]
-            Layer("b", ("a",), lambda x, z, p=in_place: spins(z["a"], p) * first.cos(), 2),  # type: ignore[misc]
-        ]
+
+        def second(x: Tensor, z: Values, in_place: bool = in_place) -> Tensor:
+            return spins(z["a"], in_place) * first.cos()
 
         def f(x: Tensor, z: Values, in_place: bool = in_place) -> Tensor:
             if in_place and not z["a"].requires_grad:
                 z["a"].numpy()[:] = 0
             return (spins(z["b"], in_place) * weights).sum(1).square()
 
-        generator = torch.Generator().manual_seed(1)
-        answer = gradient(DiscreteModel(layers), f, x, generator=generator, estimator=estimator)
+        model = DiscreteModel([Layer("a", (), lambda x, z: x + first, 2), Layer("b", ("a",), second, 2)])
+        answer = gradient(model, f, x, generator=torch.Generator().manual_seed(1), estimator=estimator)
         found.append(torch.autograd.grad(answer.surrogate.sum(), first)[0])
     torch.testing.assert_close(*found)
+
+
+def test_changes_of_x_in_place_are_noticed() -> None:
+    with pytest.raises(ValueError, match=r"changes x in place, .* write x = x - mean instead of x\.sub_\(mean\)"):
+        answer_of(lambda x, z: (z["z"] * x.sub_(1)).sum(1))
 
 
 @pytest.mark.parametrize(
