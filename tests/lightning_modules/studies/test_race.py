@@ -6,8 +6,10 @@ from typing import Any
 from lightning_modules.grid.plan import status_of
 from lightning_modules.run.identity import differences, settings_of
 from lightning_modules.shipped_estimators import shipped_names
-from lightning_modules.studies.race import FIRST, STEPS, Racer, planned
+from lightning_modules.studies.race import FIRST, STEPS, Racer, numbers, planned
+from releg.records.file_names import METRICS
 from releg.records.race import LR, NETS, RATES, SEEDS
+from tests.lightning_modules.run_states import leave_finished
 
 
 def end(racer: Racer) -> float:
@@ -61,3 +63,13 @@ def test_all_runs_of_the_race_differ_in_estimator_rate_seed_and_net_alone(tmp_pa
     assert all(name.startswith("model.estimator.") for name in changed), changed
     assert (one["trainer.max_steps"], one["model.lr_scheduler.init_args.warmup_steps"]) == (STEPS, STEPS // 10)
     assert one["model.lr_scheduler.class_path"].endswith("HoldThenLinearDecay")
+
+
+def test_the_numbers_of_a_run_are_its_bounds_its_curve_and_what_its_estimator_is(tmp_path: Path) -> None:
+    run = Racer(NETS[0], "reinmax", 0.01, 2).run(tmp_path)
+    leave_finished(status_of(run))
+    rows = ["step,seconds,metric,value", "100,1.0,train/elbo,-150.0", "500,4.0,val/elbo,-120.0\n"]
+    (status_of(run).folder / METRICS).write_text("\n".join(rows))
+    found = numbers(status_of(run))
+    assert (found["label"], found["unbiased"], found["steps"]) == ("ReinMax", False, STEPS)
+    assert (found["curve"], found["val/elbo"], found["test/elbo"]) == ([[500, 4.0, -120.0]], -101.0, -100.0)
