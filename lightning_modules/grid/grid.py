@@ -118,7 +118,7 @@ class Grid:
         return found
 
     def _launcher(self) -> AbstractContextManager[Launcher]:
-        module = import_module(f"{__package__}.{LAUNCHERS[self.options.launcher].module}")
+        module = import_module(f"{__package__}.{LAUNCHERS[self.options.launcher]}")
         context: AbstractContextManager[Launcher] = module.opened(self.options, len(self._settings), self.lock)
         return context
 

@@ -7,25 +7,14 @@ import importlib.util
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from lightning_modules import CONFIGS, OWN_RESULTS
 from lightning_modules.command_line.parser import Parser, at_least
 from releg.records.names import ARCHITECTURES, BUDGETS, DEFAULT_BUDGET, ESTIMATORS
 
-
-class KnownLauncher(NamedTuple):
-    """Who makes the runs; lightning_modules/grid/launchers/contract.py has the contract."""
-
-    module: str  # in lightning_modules/grid
-    options: tuple[str, ...] = ()  # that are only for it
-    package: str = ""  # an optional one that it needs, and the extra that installs it
-
-
-LAUNCHERS = {
-    "local": KnownLauncher("launchers.local", ("--jobs",)),
-    "ray": KnownLauncher("launchers.ray", ("--ray-address", "--gpus-per-run"), "ray"),
-}
+# Who makes the runs; lightning_modules/grid/launchers/contract.py has the contract
+LAUNCHERS = {"local": "launchers.local", "ray": "launchers.ray"}
+ONLY_FOR = {"--jobs": "local", "--ray-address": "ray", "--gpus-per-run": "ray"}
 
 DESCRIPTION = """Trains the paper's four sigmoid belief nets with the likelihood ratio (lr) and with common random
 numbers (crn), measures the gradient variances, and writes Table 1 and Figure 1 to results/mine/BUDGET, after each run.
@@ -85,16 +74,11 @@ def _parser() -> Parser:
 
 
 def _check_launcher(parser: Parser, given: argparse.Namespace) -> None:
-    for name, launcher in LAUNCHERS.items():
-        for option in launcher.options:
-            if name != given.launcher and getattr(given, option.removeprefix("--").replace("-", "_")) is not None:
-                parser.error(f"{option} is given, expected --launcher {name} with it; add that, or leave {option} out")
-    package = LAUNCHERS[given.launcher].package
-    if package and importlib.util.find_spec(package) is None:
-        parser.error(
-            f"there is no {package.capitalize()} here, expected it for --launcher {given.launcher}; install it with "
-            f"pip install -e '.[{package}]'"
-        )
+    for option, name in ONLY_FOR.items():
+        if name != given.launcher and getattr(given, option.removeprefix("--").replace("-", "_")) is not None:
+            parser.error(f"{option} is given, expected --launcher {name} with it; add that, or leave {option} out")
+    if given.launcher == "ray" and importlib.util.find_spec("ray") is None:
+        parser.error("there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'")
 
 
 def architecture_file(name: str) -> Path:

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from releg.records.file_names import FIGURE1, FIGURE1_MORE, FIGURE1_PAGE, FIGURE1_VARIANCES
 from releg.records.names import ESTIMATORS, FIGURE1_ARCHITECTURE, label_of
-from releg.report.curves import Bound, Variance, bounds_of
+from releg.report.curves import Bound, bounds_of
 from releg.report.figure import in_style, panels_beside, write_figure
 from releg.report.numbers import count, distinct, short_count
 from releg.report.page import remove, write_page
@@ -49,7 +49,7 @@ MORE = """## Beyond the paper
 MORE_VARIANCES = """(b) The variance of each layer after {step} steps on {images} images, with standard errors.
 """
 LAYER_STYLES: list[tuple[Any, str]] = [("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ((0, (6, 1, 1, 1, 1, 1)), "v")]
-FIRST_STEPS = 0.05  # of all steps: the part in which a bound may be below the picture
+FIRST_STEPS = 0.05  # of all steps: a bound may be below the picture, or it would take most of the height
 
 
 def write_figure1(results: Path) -> str:
@@ -65,24 +65,14 @@ def write_figure1(results: Path) -> str:
     for suffix in (".png", ".pdf"):
         write_figure(page.with_suffix(suffix), draw(bounds, known))
     write_figure(more, draw_more(bounds, known))
-    seeds = distinct(sorted({bound.seed for bound in bounds}))
-    captions = [BOUNDS.format(net=FIGURE1_ARCHITECTURE, seeds=seeds), MORE]
-    if variances:
-        captions.insert(1, _variance_caption(variances))
-    if alone := on_most_images(known):
-        captions.append(MORE_VARIANCES.format(step=count(alone.step), images=count(alone.images)))
+    captions = [BOUNDS.format(net=FIGURE1_ARCHITECTURE, seeds=distinct(sorted({bound.seed for bound in bounds}))), MORE]
+    if known:
+        at, first = largest(known), min(variances, key=lambda point: point.num_images)
+        run = f"{label_of(first.trained_with)}, seed {first.seed}"
+        samples, images = count(first.samples_per_image), count(first.num_images)
+        captions.insert(1, VARIANCES.format(samples=samples, images=images, run=run))
+        captions.append(MORE_VARIANCES.format(step=count(at.step), images=count(at.images)))
     return write_page(page, *captions, settings(runs))
-
-
-def _variance_caption(points: Sequence[Variance]) -> str:
-    first = min(points, key=lambda point: point.num_images)
-    run = f"{label_of(first.trained_with)}, seed {first.seed}"
-    return VARIANCES.format(samples=count(first.samples_per_image), images=count(first.num_images), run=run)
-
-
-def on_most_images(known: dict[Measurement, Table]) -> Measurement | None:
-    """The measurement on more images than the others have; None if all have the same number."""
-    return largest(known) if len({measurement.images for measurement in known}) > 1 else None
 
 
 @in_style
@@ -98,9 +88,8 @@ def draw(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
 
 @in_style
 def draw_more(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
-    """The bound against time; and the measurement on most images, if it is another one than those during training."""
-    alone = on_most_images(known)
-    figure, (left, *right) = panels_beside(2 if alone else 1)
+    """The bound against time, and the measurement on most images."""
+    figure, (left, *right) = panels_beside(2 if known else 1)
     _draw_bounds(left, bounds, against_time=True)
     for panel in right:
         _draw_by_layer(panel, known[largest(known)])
@@ -117,7 +106,10 @@ def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> No
         look = _marker(estimator, "o", len(along))
         panel.plot(along, [statistics.fmean(each) for each in values], color=known.colour, linewidth=1.2, **look)
         panel.fill_between(along, list(map(min, values)), list(map(max, values)), color=known.colour, alpha=0.2, lw=0)
-    _leave_out_the_first_steps(panel, bounds)
+    last = max(bound.step for bound in bounds)
+    shown = [bound.value for bound in bounds if bound.step >= FIRST_STEPS * last]
+    if min(shown) < max(shown):
+        panel.set_ylim(bottom=min(shown) - 0.05 * (max(shown) - min(shown)))
     panel.set(xlabel="training steps", ylabel="validation elbo (nats)")
     panel.set_xlim(left=0)
     panel.xaxis.set_major_locator(MaxNLocator(5))
@@ -125,14 +117,6 @@ def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> No
         panel.set_xlabel("training time (minutes)")
     else:
         panel.xaxis.set_major_formatter(FuncFormatter(short_count))
-
-
-def _leave_out_the_first_steps(panel: Axes, bounds: Sequence[Bound]) -> None:
-    """Let the curves come into view after FIRST_STEPS of the steps: their beginning would take most of the height."""
-    last = max(bound.step for bound in bounds)
-    values = [bound.value for bound in bounds if bound.step >= FIRST_STEPS * last]
-    if min(values) < max(values):
-        panel.set_ylim(bottom=min(values) - 0.05 * (max(values) - min(values)))
 
 
 def _draw_variances(panel: Axes, known: dict[Measurement, Table]) -> None:

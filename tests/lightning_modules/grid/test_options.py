@@ -67,7 +67,7 @@ def test_a_mistake_is_answered_before_lightning_is_loaded() -> None:
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_every_launcher_of_the_table_keeps_the_contract(name: str) -> None:
-    module = import_module(f"lightning_modules.grid.{LAUNCHERS[name].module}")
+    module = import_module(f"lightning_modules.grid.{LAUNCHERS[name]}")
     own = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Launcher)]
     (launcher,) = (each for each in own if each is not Launcher)
     assert not isabstract(launcher)
