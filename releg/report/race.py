@@ -136,7 +136,7 @@ def _after_equal_minutes(racer: Racer) -> str:
     seconds = racer.lr_seconds
     if seconds is None:
         return "–"
-    ended = any(run["curve"][-1][1] < seconds for run in racer.counted)
+    ended = any(run["curve"][-1][1] < seconds for run in racer.counted if run["estimator"] != LR)
     return _spread(racer, lambda run: -value_at(run["curve"], seconds)) + "*" * ended
 
 
