@@ -71,13 +71,13 @@ def _copy_measurements(mine: Path, published: Path, entries: list[Entry]) -> Non
     """Publish what was measured at the end of these runs; delete what belongs to runs that have left."""
     trained = {entry.trained for entry in entries}
     for name in ESTIMATORS:
-        ours, theirs = (measurement_file(folder, name) for folder in (mine, published))
-        if measured_run(ours) in trained:
-            theirs.parent.mkdir(exist_ok=True)
+        source, target = (measurement_file(folder, name) for folder in (mine, published))
+        if measured_run(source) in trained:
+            target.parent.mkdir(exist_ok=True)
             for suffix in (".csv", ".json"):
-                shutil.copy(ours.with_suffix(suffix), theirs.with_suffix(suffix))
-        elif measured_run(theirs) not in trained:
-            remove(theirs, theirs.with_suffix(".json"))
+                shutil.copy(source.with_suffix(suffix), target.with_suffix(suffix))
+        elif measured_run(target) not in trained:
+            remove(target, target.with_suffix(".json"))
 
 
 if __name__ == "__main__":

@@ -60,14 +60,14 @@ def write_figure1(results: Path) -> str:
     if not bounds:
         remove(page, more, results / FIGURE1, results / FIGURE1_VARIANCES, *map(page.with_suffix, (".png", ".pdf")))
         return ""
-    variances = at_shared_weights(measured_variances(results))
-    known = tables(variances)
+    points = at_shared_weights(measured_variances(results))
+    variances = tables(points)
     for suffix in (".png", ".pdf"):
-        write_figure(page.with_suffix(suffix), draw(bounds, known))
-    write_figure(more, draw_more(bounds, known))
+        write_figure(page.with_suffix(suffix), draw(bounds, variances))
+    write_figure(more, draw_more(bounds, variances))
     captions = [BOUNDS.format(net=FIGURE1_ARCHITECTURE, seeds=distinct(sorted({bound.seed for bound in bounds}))), MORE]
-    if known:
-        at, first = largest(known), min(variances, key=lambda point: point.num_images)
+    if variances:
+        at, first = largest(variances), min(points, key=lambda point: point.num_images)
         run = f"{label_of(first.trained_with)}, seed {first.seed}"
         samples, images = count(first.samples_per_image), count(first.num_images)
         captions.insert(1, VARIANCES.format(samples=samples, images=images, run=run))
@@ -76,36 +76,36 @@ def write_figure1(results: Path) -> str:
 
 
 @in_style
-def draw(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
+def draw(bounds: Sequence[Bound], variances: dict[Measurement, Table]) -> Figure:
     """The paper's two panels; the right one is left out if no variance was measured."""
-    figure, (left, *right) = panels_beside(2 if known else 1)
+    figure, (left, *right) = panels_beside(2 if variances else 1)
     _draw_bounds(left, bounds, against_time=False)
     for panel in right:
-        _draw_variances(panel, known)
-    figure.legend(handles=_legend(bounds, known), loc="outside lower center", ncols=6)
+        _draw_variances(panel, variances)
+    figure.legend(handles=_legend(bounds, variances), loc="outside lower center", ncols=6)
     return figure
 
 
 @in_style
-def draw_more(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> Figure:
+def draw_more(bounds: Sequence[Bound], variances: dict[Measurement, Table]) -> Figure:
     """The bound against time, and the measurement on most images."""
-    figure, (left, *right) = panels_beside(2 if known else 1)
+    figure, (left, *right) = panels_beside(2 if variances else 1)
     _draw_bounds(left, bounds, against_time=True)
     for panel in right:
-        _draw_by_layer(panel, known[largest(known)])
+        _draw_by_layer(panel, variances[largest(variances)])
     figure.legend(handles=_legend(bounds, {}), loc="outside lower center", ncols=2)
     return figure
 
 
 def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> None:
-    for estimator, known in ESTIMATORS.items():
+    for estimator, paper in ESTIMATORS.items():
         own = [bound for bound in bounds if bound.estimator == estimator]
         at = [[bound for bound in own if bound.step == step] for step in sorted({bound.step for bound in own})]
         along = [statistics.fmean(bound.seconds / 60 if against_time else bound.step for bound in each) for each in at]
         values = [[bound.value for bound in each] for each in at]
         look = _marker(estimator, "o", len(along))
-        panel.plot(along, [statistics.fmean(each) for each in values], color=known.colour, linewidth=1.2, **look)
-        panel.fill_between(along, list(map(min, values)), list(map(max, values)), color=known.colour, alpha=0.2, lw=0)
+        panel.plot(along, [statistics.fmean(each) for each in values], color=paper.colour, linewidth=1.2, **look)
+        panel.fill_between(along, list(map(min, values)), list(map(max, values)), color=paper.colour, alpha=0.2, lw=0)
     last = max(bound.step for bound in bounds)
     shown = [bound.value for bound in bounds if bound.step >= FIRST_STEPS * last]
     if min(shown) < max(shown):
@@ -119,10 +119,10 @@ def _draw_bounds(panel: Axes, bounds: Sequence[Bound], against_time: bool) -> No
         panel.xaxis.set_major_formatter(FuncFormatter(short_count))
 
 
-def _draw_variances(panel: Axes, known: dict[Measurement, Table]) -> None:
+def _draw_variances(panel: Axes, variances: dict[Measurement, Table]) -> None:
     """The sampled total variance of each layer, from the measurements on as many images as the first has."""
-    images = min(measurement.images for measurement in known)
-    course = {at.step: table for at, table in known.items() if at.images == images}
+    images = min(measurement.images for measurement in variances)
+    course = {at.step: table for at, table in variances.items() if at.images == images}
     for estimator, layer in sorted({(key[0], key[2]) for table in course.values() for key in table}):
         line, marker = _style(layer)
         totals = {step: table.get((estimator, "total", layer)) for step, table in course.items()}
@@ -167,13 +167,13 @@ def _marker(estimator: str, marker: str, length: int) -> dict[str, Any]:
     }
 
 
-def _legend(bounds: Sequence[Bound], known: dict[Measurement, Table]) -> list[Line2D]:
+def _legend(bounds: Sequence[Bound], variances: dict[Measurement, Table]) -> list[Line2D]:
     handles = [
         Line2D([], [], color=paper.colour, linewidth=1.2, label=paper.label, **_marker(name, "o", 1))
         for name, paper in ESTIMATORS.items()
         if any(bound.estimator == name for bound in bounds)
     ]
-    for layer in sorted({layer for table in known.values() for _, _, layer in table}):
+    for layer in sorted({layer for table in variances.values() for _, _, layer in table}):
         line, marker = _style(layer)
         look = {"color": "0.3", "linestyle": line, "marker": marker, "markersize": 3.2, "linewidth": 1.0}
         handles.append(Line2D([], [], label=f"layer {layer} (next to x)" if layer == 1 else f"layer {layer}", **look))

@@ -42,8 +42,8 @@ def write_recipe(results: Path) -> str:
         trials: list[Trial] = json.loads((results / TRIALS).read_bytes())
         groups = sorted({_group(trial) for trial in trials})
         tables = [part for group in groups for part in _table(group, [t for t in trials if _group(t) == group])]
-        made = distinct(text for trial in trials for text in trial["commit"].split("; "))
-    return write_page(results / RECIPE_PAGE, CAPTION, *tables, f"Commits: {made}")
+        commits = distinct(text for trial in trials for text in trial["commit"].split("; "))
+    return write_page(results / RECIPE_PAGE, CAPTION, *tables, f"Commits: {commits}")
 
 
 def _group(trial: Trial) -> tuple[str, int]:
