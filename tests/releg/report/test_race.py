@@ -52,9 +52,7 @@ def test_the_rate_is_the_best_one_of_the_choosing_seed_once_all_were_tried() -> 
 
 
 def test_a_row_has_the_chosen_rate_and_means_with_their_spread_over_the_other_seeds(tmp_path: Path) -> None:
-    runs = [*all_runs("likelihood_ratio", -110.0), *all_runs("reinmax", -104.0, minutes=0.5)]
-    runs[3]["curve"][-1][1] += 0.001  # LR's seeds differ by a moment, which marks none of them as ended early
-    page = write(tmp_path, runs)
+    page = write(tmp_path, [*all_runs("likelihood_ratio", -110.0), *all_runs("reinmax", -104.0, minutes=0.5)])
     lr = "| LIKELIHOOD_RATIO | 0.003 | 110.00 ± 0.50 | 110.00 ± 0.50 | 0.62 ± 0.01 | 0.88 ± 0.01 | 2 of 3 | – | – |"
     assert f"{lr} 1.00 ± 0.00 | 109.00 ± 0.50 | 105.00 ± 0.50 | 6 of 6 |" in page
     fast = "| REINMAX (biased) | 0.003 | 104.00 ± 0.50 | 104.00 ± 0.50* | 0.25 ± 0.00 |"
@@ -62,6 +60,12 @@ def test_a_row_has_the_chosen_rate_and_means_with_their_spread_over_the_other_se
     assert "| LIKELIHOOD_RATIO | 112.00 | 110.00 | 117.00 |" in page
     assert "after 1.0 minutes" in page
     assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lr_is_not_marked_as_ended_early_at_its_own_mean_time(tmp_path: Path) -> None:
+    runs = all_runs("likelihood_ratio", -110.0)
+    runs[3]["curve"][-1][1] += 20
+    assert "*" not in write(tmp_path, runs).split("## SBN")[1]
 
 
 def test_what_is_unfinished_is_shown_as_unfinished(tmp_path: Path) -> None:
