@@ -26,6 +26,7 @@ STEPS = 3
 CASES: dict[str, tuple[Callable[[], Estimator], str]] = {
     "lr-sum": (lambda: LikelihoodRatio([InputDependent(), RunningAverage()]), "sum"),
     "crn-sum": (CommonRandomNumbers, "sum"),
+    "crn-sum-compiled": (CommonRandomNumbers, "sum"),
     "crn-mean": (CommonRandomNumbers, "mean"),
     "rloo-sum": (lambda: LeaveOneOut(samples=2), "sum"),
     "straight-through-sum": (StraightThrough, "sum"),  # autograd's own graph
@@ -35,8 +36,8 @@ CASES: dict[str, tuple[Callable[[], Estimator], str]] = {
 class SharedNoise(SBNModule):
     """Every rank takes its rows of the noise of the global batch."""
 
-    def __init__(self, estimator: Estimator, loss: str) -> None:
-        super().__init__([12, 8, 5], estimator, 784, loss=loss, seed=3)  # type: ignore[arg-type]
+    def __init__(self, estimator: Estimator, loss: str, compile: bool) -> None:
+        super().__init__([12, 8, 5], estimator, 784, loss=loss, seed=3, compile=compile)  # type: ignore[arg-type]
         estimator.draw_noise = self.draw_noise  # type: ignore[method-assign]
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
@@ -69,7 +70,8 @@ def record(case: str, ranks: int) -> Recorder:
         callbacks=[recorder], precision="64-true", limit_val_batches=0, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
-    trainer.fit(SharedNoise(make_estimator(), loss), datamodule=BinarizedMNIST(batch_size=100 // ranks))
+    module = SharedNoise(make_estimator(), loss, compile=case.endswith("compiled"))
+    trainer.fit(module, datamodule=BinarizedMNIST(batch_size=100 // ranks))
     return recorder
 
 

@@ -53,6 +53,18 @@ def test_a_run_killed_at_random_moments_ends_in_identical_weights(reference: Pat
 
 
 @pytest.mark.long
+def test_a_compiled_run_that_is_killed_ends_in_identical_weights(tmp_path: Path) -> None:
+    whole, killed = ([*fit(tmp_path / name), "--model.compile", "true"] for name in ("whole", "killed"))
+    assert releg(*whole).returncode == 0
+    process = subprocess.Popen(releg_command(*killed), cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    wait_for_new_checkpoint(run_folder(tmp_path / "killed"), process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert releg(*killed).returncode == 0
+    assert_identical(*(final_state(run_folder(tmp_path / name)) for name in ("whole", "killed")))
+
+
+@pytest.mark.long
 def test_a_kill_during_a_checkpoint_write_loses_nothing(reference: Path, tmp_path: Path) -> None:
     script = (
         "import os, signal, sys, torch\n"

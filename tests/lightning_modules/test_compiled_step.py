@@ -1,7 +1,7 @@
 """A compiled step has the numbers of a plain one, for every shipped estimator, and is compiled once."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from types import SimpleNamespace
@@ -14,6 +14,9 @@ from lightning_modules import compiled_step
 from lightning_modules.compiled_step import STEPS_WORTH_IT, compile_update, is_worth_compiling
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
+from releg.estimators.base import Estimator
+from releg.estimators.common_random_numbers import CommonRandomNumbers
+from releg.kernels import EngineName
 from tests.releg.helpers import random_x
 
 CPU = torch.device("cpu")
@@ -32,9 +35,9 @@ def backend(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(compiled_step, "BACKEND", name)
 
 
-def trained(name: str, dtype: torch.dtype, compiled: bool, steps: int = 3) -> list[Tensor]:
+def trained(estimator: Estimator, dtype: torch.dtype, compiled: bool, steps: int = 3) -> list[Tensor]:
     """Gradients of the first step and, in float64, weights after some: RMSprop divides rounding by tiny roots."""
-    module = SBNModule([60, 50], read_estimator(name), 200).to(dtype)  # some products are large enough for oneDNN
+    module = SBNModule([60, 50], estimator, 200).to(dtype)  # some products are large enough for oneDNN
     if compiled:
         module.compile_step()
     optimizer = module.build_optimizer()
@@ -51,8 +54,8 @@ def trained(name: str, dtype: torch.dtype, compiled: bool, steps: int = 3) -> li
     return [*found, *(module.state_dict().values() if dtype == torch.float64 else [])]
 
 
-def assert_same(name: str, dtype: torch.dtype) -> None:
-    compiled, plain = (trained(name, dtype, compiled) for compiled in (True, False))
+def assert_same(make: Callable[[], Estimator], dtype: torch.dtype) -> None:
+    compiled, plain = (trained(make(), dtype, compiled) for compiled in (True, False))
     # a parameter without effect (the bias of RODEO's first control) has a gradient of 1e-14, which is rounding; RMSprop
     # multiplies it by 0.001 and divides by its epsilon, 1e-8. In float32 the terms of its beta's gradient cancel: plain
     # float32 is 1.3e-4 away from float64, so two ways of rounding can differ by twice that
@@ -69,7 +72,15 @@ def assert_same(name: str, dtype: torch.dtype) -> None:
     ],
 )
 def test_a_compiled_step_has_the_gradients_of_a_plain_one(name: str, dtype: torch.dtype) -> None:
-    assert_same(name, dtype)
+    assert_same(partial(read_estimator, name), dtype)
+
+
+@pytest.mark.parametrize("engine", ["batched", "dense"])
+def test_engines_in_torch_break_the_graph_and_keep_the_numbers(
+    engine: EngineName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend(monkeypatch, "aot_eager")
+    assert_same(partial(CommonRandomNumbers, engine), torch.float64)
 
 
 def test_nothing_compiles_again_for_a_last_batch_a_new_rate_or_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:

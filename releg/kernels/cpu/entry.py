@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from numba import cfunc, types
-from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.errors import NumbaError
 
@@ -52,13 +51,13 @@ def _kernel(number, version):
 def entry_for(dtype: str) -> int:
     """Address of the kernel for `float32` or `float64`, to be called with that of a CALL record, see layout.
 
+    Compiling it takes about 20 s, once per machine.
+
     Phase 0 prepares the weights, phase 1 computes f1 - f0 of every unit, each until no work is left.
     """
     files = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=4).digest()
-    kernel = _kernel(np.dtype(dtype).type, 1 + int.from_bytes(digest, "big"))
-    with event.install_listener("numba:compile", Announcement(dtype)):
-        return _compiled(kernel).address
+    return _compiled(_kernel(np.dtype(dtype).type, 1 + int.from_bytes(digest, "big"))).address
 
 
 def _compiled(kernel):
@@ -72,19 +71,3 @@ def _compiled(kernel):
     with suppress(RuntimeError, OSError):
         FunctionCache(kernel).flush()
     return cfunc(SIGNATURE, **OPTIONS)(kernel)
-
-
-class Announcement(event.Listener):
-    """Logs that the kernel is being compiled: numba is silent, and the first step would seem to hang."""
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-
-    def on_start(self, event):
-        """Log one line when the first of the kernel's functions is compiled."""
-        if self.dtype:
-            logger.info("compiling the CPU kernels for %s (once per machine, about 20 s)", self.dtype)
-            self.dtype = ""
-
-    def on_end(self, event):
-        """Nothing to say."""

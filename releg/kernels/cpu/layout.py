@@ -41,6 +41,7 @@ LINK = _record(  # 2 l: from layer l to what it generates; 2 l + 1: from layer l
     weights=Address,  # torch's (targets, units) w
     logits_of=Address,  # torch's (rows, targets) r, of the targets' distribution
     values_of=Address,  # torch's (rows, targets) values of the targets
+    tiles=Address,  # (tiles, padded, TILE) w, 0 behind the last unit and the last target
     slopes=Address,  # (tiles, padded, TILE) tanh(w / 2); 0 for steep weights
     cuts=Address,  # (tiles, padded / GROUP + 1) int32: how many chunks, then where each of them ends
     half=Address,  # (units,) float64 sum of w / 2, without steep weights
@@ -198,7 +199,7 @@ class Workspace:
         link["units"], link["targets"], link["stride"], link["padded"] = units, targets, stride, padded
         slots = self.shape.workers * self.shape.in_hand
         per_slot = dict.fromkeys(("logits", "stay", "move", "lean", "turn", "turn_ratio"), slots * stride)
-        self._fill(link, self.number, slopes=tiled * padded, top=tiled, spread=tiled, **per_slot)
+        self._fill(link, self.number, tiles=tiled * padded, slopes=tiled * padded, top=tiled, spread=tiled, **per_slot)
         self._fill(link, self.number, plain=tiled * stride, steep_ratio=tiled * padded)
         self._fill(link, np.float64, half=tiled, level=tiled)
         self._fill(link, np.int32, cuts=tiled // TILE * (padded // GROUP + 1), chosen=slots * stride)

@@ -179,59 +179,36 @@ def multiply_two(stay, move, ratio, rows, first, second, begin, end, turns, down
 
 
 @inlined
+def joined(products):
+    """The products of the lanes of four vectors, in float64."""
+    p0, p1, p2, p3 = products
+    return (widen(p0) * widen(p1)) * (widen(p2) * widen(p3))
+
+
+@inlined
 def product_of(products):
     """The product of all lanes of four vectors, in float64."""
-    p0, p1, p2, p3 = products
-    return product((widen(p0) * widen(p1)) * (widen(p2) * widen(p3)))
+    return product(joined(products))
 
 
 @inlined
 def logarithm_of(products):
     """Its logarithm, for products that would leave the range of float64 together."""
-    p0, p1, p2, p3 = products
-    k = total(exponent(p0) + exponent(p1) + exponent(p2) + exponent(p3))
-    m = product_of((mantissa(p0), mantissa(p1), mantissa(p2), mantissa(p3)))
-    return math.log(2) * k + math.log(m)
+    return total(logarithm(joined(products)))
 
 
 @inlined
-def sum_block(chosen, count, weights, columns):
-    """The sum of the chosen rows of weights, for a block of columns: four vectors."""
-    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = like(load(weights, 0), 0.0)
+def sum_rows(table, chosen, count):
+    """The sum of the chosen rows of a tile of units: two vectors."""
+    a0 = a1 = b0 = b1 = like(load(table, 0), 0.0)
     for n in range(0, count - 1, 2):  # two sums side by side: one alone waits for its last addition
-        a0, a1, a2, a3 = add_block(weights, np.int64(chosen[n]) * columns, a0, a1, a2, a3)
-        b0, b1, b2, b3 = add_block(weights, np.int64(chosen[n + 1]) * columns, b0, b1, b2, b3)
+        first, second = np.int64(chosen[n]) * TILE, np.int64(chosen[n + 1]) * TILE
+        a0, a1 = a0 + load(table, first), a1 + load(table, first + LANES)
+        b0, b1 = b0 + load(table, second), b1 + load(table, second + LANES)
     if count % 2 == 1:
-        a0, a1, a2, a3 = add_block(weights, np.int64(chosen[count - 1]) * columns, a0, a1, a2, a3)
-    return a0 + b0, a1 + b1, a2 + b2, a3 + b3
-
-
-@inlined
-def add_block(row, at_column, a0, a1, a2, a3):
-    """Add a row to four vectors."""
-    a0, a1 = a0 + load(row, at_column), a1 + load(row, at_column + LANES)
-    return a0, a1, a2 + load(row, at_column + 2 * LANES), a3 + load(row, at_column + 3 * LANES)
-
-
-@inlined
-def sum_vector(chosen, count, weights, columns):
-    """The same for LANES columns."""
-    a = b = like(load(weights, 0), 0.0)
-    for n in range(0, count - 1, 2):
-        a = a + load(weights, np.int64(chosen[n]) * columns)
-        b = b + load(weights, np.int64(chosen[n + 1]) * columns)
-    if count % 2 == 1:
-        a = a + load(weights, np.int64(chosen[count - 1]) * columns)
-    return a + b
-
-
-@inlined
-def sum_column(chosen, count, weights, columns):
-    """The same for one column."""
-    value = 0.0
-    for n in range(count):
-        value += weights[np.int64(chosen[n]) * columns]
-    return value
+        last = np.int64(chosen[count - 1]) * TILE
+        a0, a1 = a0 + load(table, last), a1 + load(table, last + LANES)
+    return a0 + b0, a1 + b1
 
 
 @inlined

@@ -6,15 +6,12 @@ import numpy as np
 
 from releg.kernels.cpu.layout import BLOCK, GROUP, LAYER, LINK, TILE
 from releg.kernels.cpu.loops import (
-    clear_row,
     exponential,
     larger,
     load_four,
     logarithm,
     magnitude,
-    sum_block,
-    sum_column,
-    sum_vector,
+    sum_rows,
 )
 from releg.kernels.cpu.vector import (
     LANES,
@@ -75,7 +72,7 @@ def prepare_tile(number, call, scratch, index, begin):
     measure_tile(number, link, begin)
     rows = index >= 2
     if rows:
-        tile, plain = at(number, link.slopes, begin * link.padded), at(number, link.plain, begin * link.stride)
+        tile, plain = at(number, link.tiles, begin * link.padded), at(number, link.plain, begin * link.stride)
         copy_rows(tile, plain, link.padded, link.stride)
     if index % 2 == 0 and index > 0:
         for unit in range(begin, end):
@@ -107,8 +104,8 @@ def invert(ratio, pace, length):
 
 @inlined
 def copy_tile(number, link, begin, end):
-    """The weights of a tile into slopes, for the time being."""
-    weights, to = at(number, link.weights, begin), at(number, link.slopes, begin * link.padded)
+    """The weights of a tile; what is behind its last unit and target stays 0."""
+    weights, to = at(number, link.weights, begin), at(number, link.tiles, begin * link.padded)
     for j in range(link.targets):
         if end - begin == TILE:
             store(to, j * TILE, load(weights, j * link.units))
@@ -116,13 +113,12 @@ def copy_tile(number, link, begin, end):
         else:
             for i in range(end - begin):
                 to[j * TILE + i] = weights[j * link.units + i]
-    clear_row(at(number, link.slopes, begin * link.padded + link.targets * TILE), (link.padded - link.targets) * TILE)
 
 
 @inlined
 def measure_tile(number, link, begin):
     """Largest |w| and sum of |w| of a tile's units."""
-    weights = at(number, link.slopes, begin * link.padded)
+    weights = at(number, link.tiles, begin * link.padded)
     for part in range(0, TILE, LANES):
         top = spread_out = like(load(weights, 0), 0.0)
         for j in range(link.padded):
@@ -170,7 +166,7 @@ def fill_slopes(number, link, begin, ratios):
 
     A steep weight gets T = 0: its factor is 1.
     """
-    table = at(number, link.slopes, begin * link.padded)
+    weights, table = at(number, link.tiles, begin * link.padded), at(number, link.slopes, begin * link.padded)
     cuts = at(I32, link.cuts, begin // TILE * (link.padded // GROUP + 1))
     half, level = at(F64, link.half, begin), at(F64, link.level, begin)
     chunks, bound = 0, 0.0
@@ -180,7 +176,7 @@ def fill_slopes(number, link, begin, ratios):
     for begin_group in range(0, link.padded, GROUP):
         size0 = size1 = total0 = total1 = zero
         for j in range(begin_group, begin_group + GROUP):
-            w0, w1 = load(table, j * TILE), load(table, j * TILE + LANES)
+            w0, w1 = load(weights, j * TILE), load(weights, j * TILE + LANES)
             up0, up1 = exponential(w0), exponential(w1)
             store(ratios, j * TILE, up0)
             store(ratios, j * TILE + LANES, up1)
@@ -315,34 +311,18 @@ def rounding(vector):
 
 @step
 def add_matches(number, link, layer, slot, count, scale):
-    """Add scale * s * (values of the targets @ weights) to linear, for as many units at a time as stay in the cache."""
-    for begin in range(0, link.units, BLOCK):
-        for row in range(count):
-            add_match(number, link, layer, slot + row, begin, scale)
+    """Add scale * s * (values of the targets @ weights) to linear: all units of `count` slots, a tile at a time.
 
-
-@inlined
-def add_match(number, link, layer, slot, begin, scale):
-    """The same for a block of units and one slot: values are zeros and ones, so rows of the weights are added up."""
-    chosen = at(I32, link.chosen, slot * link.stride)
-    count, units = at(I64, link.chosen_count, 0)[slot], link.units
-    signs, linear = at(number, layer.signs, slot * layer.width), at(F64, layer.linear, slot * layer.width)
-    i, end = begin, min(begin + BLOCK, units)
-    if i + BLOCK <= end:
-        v0, v1, v2, v3 = sum_block(chosen, count, at(number, link.weights, i), units)
-        add_scaled(linear, i, load(signs, i) * v0, scale)
-        add_scaled(linear, i + LANES, load(signs, i + LANES) * v1, scale)
-        add_scaled(linear, i + 2 * LANES, load(signs, i + 2 * LANES) * v2, scale)
-        add_scaled(linear, i + 3 * LANES, load(signs, i + 3 * LANES) * v3, scale)
-        return
-    while i + LANES <= end:
-        v = sum_vector(chosen, count, at(number, link.weights, i), units)
-        add_scaled(linear, i, load(signs, i) * v, scale)
-        i += LANES
-    while i < end:
-        value = sum_column(chosen, count, at(number, link.weights, i), units)
-        linear[i] += scale * signs[i] * value
-        i += 1
+    Values are zeros and ones, so rows of the weights are added up.
+    """
+    for begin in range(0, link.units, TILE):
+        table = at(number, link.tiles, begin * link.padded)
+        for row in range(slot, slot + count):
+            chosen, chosen_count = at(I32, link.chosen, row * link.stride), at(I64, link.chosen_count, row)[0]
+            signs, linear = at(number, layer.signs, row * layer.width), at(F64, layer.linear, row * layer.width)
+            v0, v1 = sum_rows(table, chosen, chosen_count)
+            add_scaled(linear, begin, load(signs, begin) * v0, scale)
+            add_scaled(linear, begin + LANES, load(signs, begin + LANES) * v1, scale)
 
 
 @inlined

@@ -245,22 +245,6 @@ def test_child_forked_after_a_call_computes_the_same() -> None:
     assert run_python(FORKED).returncode == 0
 
 
-COMPILING = """
-import logging, torch
-logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
-from tests.releg.kernels.test_cpu import cpu, random_model, simulate
-model = random_model(4, [3, 2], 1.0, 0, torch.float32)
-cpu.flip_differences(model, *simulate(model, 2))
-"""
-
-
-@pytest.mark.long
-def test_compilation_is_announced_once_and_cached_for_the_next_process(tmp_path: Path) -> None:
-    first, second = (run_python(COMPILING, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
-    assert first.stderr.count("releg compiling the CPU kernels for float32") == 1
-    assert "compiling" not in second.stderr
-
-
 @pytest.mark.parametrize("damage", [lambda code: b"", lambda code: bytes(len(code)), lambda code: code[:40]])
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 def test_damaged_code_on_disk_is_compiled_again_and_said_once(
