@@ -61,7 +61,7 @@ def test_a_compiled_run_that_is_killed_ends_in_identical_weights(tmp_path: Path)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert releg(*killed).returncode == 0
-    assert_identical(*(final_state(run_folder(tmp_path / name)) for name in ("whole", "killed")))
+    assert_identical(final_state(run_folder(tmp_path / "whole")), final_state(run_folder(tmp_path / "killed")))
 
 
 @pytest.mark.long

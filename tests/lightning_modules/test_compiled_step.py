@@ -16,7 +16,6 @@ from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import read_estimator, shipped_names
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
-from releg.kernels import EngineName
 from tests.releg.helpers import random_x
 
 CPU = torch.device("cpu")
@@ -76,9 +75,7 @@ def test_a_compiled_step_has_the_gradients_of_a_plain_one(name: str, dtype: torc
 
 
 @pytest.mark.parametrize("engine", ["batched", "dense"])
-def test_engines_in_torch_break_the_graph_and_keep_the_numbers(
-    engine: EngineName, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_in_torch_break_the_graph_and_keep_the_numbers(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend(monkeypatch, "aot_eager")
     assert_same(partial(CommonRandomNumbers, engine), torch.float64)
 
