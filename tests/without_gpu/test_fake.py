@@ -25,7 +25,7 @@ def answered(name: str, walked: bool) -> list[Tensor | None]:
     return [parameter.grad for parameter in [*model.parameters(), *estimator.parameters()]]
 
 
-@pytest.mark.parametrize("name", ["lr of the paper", "crn", "muprop", "relax", "rodeo", "gumbel-rao", "vimco"])
+@pytest.mark.parametrize("name", ["lr of the paper", "crn", "muprop", "relax", "sibling rodeo", "gumbel-rao", "vimco"])
 def test_the_walk_answers_what_autograd_does(name: str) -> None:
     """On real tensors; relax, rebar and rodeo differentiate a gradient."""
     expected = answered(name, walked=False)
