@@ -54,8 +54,8 @@ def gradient(
 
     By default Delta_i = sum_k f_k grad q(z_i = k | parents), f_k simulated with z_i = k and the noise of the others:
     equation 2 and Algorithm 1 of Tokui & Sato (2016). Unbiased. Cost: f at the sample and at each of its flips,
-    units * (states - 1) per layer, in batches; after a flip, only descendants with a changed parent are simulated. With
-    `flips`, at most that many per row and layer.
+    units * (states - 1) per layer, in batches; after a flip, its descendants are simulated. With `flips`, at most that
+    many per row and layer.
 
     Any other estimator of `releg.functional` is applied to each layer's logits and to f as a function of this layer,
     with what follows simulated from it: unbiased if the function is. Its cost is that of the function per layer. The

@@ -102,19 +102,11 @@ class DiscreteModel:
         """z with these values of a layer, its descendants simulated from the noise; other layers keep theirs."""
         changed = {**z, name: values}
         for layer in self.descendants[name]:
-            changed[layer.name] = self._simulate(layer, x, changed, noise[layer.name])
+            if isinstance(layer, Continuous):
+                changed[layer.name] = layer.evaluate(x, changed, noise[layer.name])
+            else:
+                changed[layer.name] = self._draw(layer, x, layer.evaluate(x, changed).detach(), noise[layer.name])
         return changed
-
-    def simulate_again(
-        self, layer: Layer | Continuous, x: Tensor, z: Mapping[str, Tensor], noise: Mapping[str, Tensor], row: Tensor
-    ) -> Tensor:
-        """New values of a layer given M rows of x and of its parents in z, with the noise of these rows."""
-        return self._simulate(layer, x, z, noise[layer.name].index_select(0, row))
-
-    def _simulate(self, layer: Layer | Continuous, x: Tensor, z: Mapping[str, Tensor], noise: Tensor) -> Tensor:
-        if isinstance(layer, Continuous):
-            return layer.evaluate(x, z, noise)
-        return self._draw(layer, x, layer.evaluate(x, z).detach(), noise)
 
     def _draw(self, layer: Layer, x: Tensor, logits: Tensor, noise: Tensor) -> Tensor:
         return layer.show(sample(logits, layer.widen(noise)), floating_type(x))

@@ -37,14 +37,14 @@ Report = Mapping[str, Any]
 
 
 def write_library(results: Path) -> None:
-    """Write the page and its figure; models that were measured in part are left out."""
+    """Write the page and its figure; a model whose runs were not made has a table without them."""
     report = json.loads((results / LIBRARY).read_bytes())
     settings = {**report["settings"], "rates": ", ".join(f"{rate:g}" for rate in report["settings"]["rates"])}
-    models = {name: report["models"].get(name, {}) for name in TITLES}
-    whole = {name: measured for name, measured in models.items() if len(measured) == 3}
-    draw(results / "library.png", whole)
+    complete = {name for name, measured in report["models"].items() if {"times", "variances"} <= measured.keys()}
+    models = {name: report["models"][name] for name in TITLES if name in complete}
+    draw(results / "library.png", {name: measured for name, measured in models.items() if "training" in measured})
     parts = [CAPTION.format_map(settings), "![negative elbo against CPU seconds](library.png)"]
-    for name, measured in whole.items():
+    for name, measured in models.items():
         parts += [f"## {TITLES[name][0].upper()}{TITLES[name][1:]}", markdown(columns(measured), list(STYLES))]
     write_page(results / "library.md", *parts, "## How it was made", made_by(list(report["provenance"].values())))
 
@@ -55,10 +55,15 @@ def columns(measured: Report) -> list[Column[str]]:
     def last(way: str) -> Any:
         return best(measured, way)["points"][-1]
 
-    return [
+    measured_once: list[Column[str]] = [
         Column("estimator", lambda way: STYLES[way]["label"], is_text=True),
         Column("ms", lambda way: plain(measured["times"][way])),
         Column("variance", lambda way: plain(measured["variances"][way])),
+    ]
+    if "training" not in measured:
+        return measured_once
+    return [
+        *measured_once,
         Column("negative elbo", lambda way: one_decimal(last(way)["negative_elbo"])),
         Column("steps", lambda way: count(last(way)["steps"])),
         Column("rate", lambda way: f"{best(measured, way)['rate']:g}"),

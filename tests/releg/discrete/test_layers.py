@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -170,26 +169,20 @@ def test_a_sigmoid_belief_net_gets_the_gradient_of_common_random_numbers(layers:
 # --- what it costs --------------------------------------------------------------------------------------------------
 
 
-def test_a_layer_is_simulated_only_in_rows_where_a_parent_changed() -> None:
-    rows: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+def test_only_descendants_are_simulated_after_a_flip() -> None:
+    layered, rows = Layered.random(DIAMOND, MIXED, seed=8), dict.fromkeys(DIAMOND, 0)
 
-    def constant(name: str, value: float) -> Callable[[Tensor, Values], Tensor]:
+    def counted(name: str) -> Layer:
         def logits(x: Tensor, z: Values) -> Tensor:
-            rows[name].append(len(x))
-            follows = z["b"][:, :1] if name == "c" else z["a"][:, :1] if name == "b" else x[:, :1]
-            return value * (follows - 0.5).expand(len(x), 3)
+            assert set(z) == set(DIAMOND[name])
+            rows[name] += len(x)
+            return layered.logits(name, x, z)
 
-        return logits
+        return Layer(name, DIAMOND[name], logits, *MIXED[name])
 
-    layers = [
-        Layer("a", (), constant("a", 0.0), 3),
-        Layer("b", ("a",), constant("b", 2000.0), 3),  # b copies the first unit of a
-        Layer("c", ("b",), constant("c", 2000.0), 3),
-    ]
-    x = torch.zeros(10, 1)
-    gradient(DiscreteModel(layers), lambda x, z: z["c"].sum(1), x, check=False)
-    # Flips of a: b in all 30 rows; c in the 10 rows in which the first unit of a was flipped. Flips of b: c in all 30.
-    assert rows == {"a": [10], "b": [10, 30], "c": [10, 10, 30]}
+    gradient(DiscreteModel([counted(name) for name in DIAMOND]), layered.f, layered.input(10), check=False)
+    flips = {name: 10 * units * (states - 1) for name, (units, states) in MIXED.items()}
+    assert rows == {"a": 10, "b": 10 + flips["a"], "c": 10 + flips["a"], "d": 10 + flips["a"] + flips["b"] + flips["c"]}
 
 
 @pytest.mark.parametrize("memory_mib", [0.05, 0.5])
