@@ -44,16 +44,16 @@ class Cost:
         return self.start + self.left(done)
 
 
-def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
+def estimate(config: dict[str, Any], data: BinaryImages, start: float, compiles: bool = True) -> Cost:
     """Predict by timing the first steps of a run, a validation batch and a measurement; their results are discarded.
 
-    Steps are compiled if the run will compile them: eager ones can take half as long again. The run then finds the
-    compiled code in torch's cache.
+    Eager steps can take half as long again as compiled ones. A run finds what is compiled for it here in torch's cache.
 
     Args:
         config: of the run.
         data: to train on; the config's own is not read again.
         start: seconds that a process takes before it trains.
+        compiles: whether to compile the steps, if the run will do so.
     """
     trainer = config["trainer"]
     module, _ = build(config)
@@ -63,7 +63,7 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float) -> Cost:
     module.start_from(data.mean)
     module.to(device)
     steps = trainer["max_steps"]
-    if is_worth_compiling(module.compile_setting, device, steps):
+    if compiles and is_worth_compiling(module.compile_setting, device, steps):
         module.compile_step()
     step = _seconds_per_step(module, data, device, min(60, max(6, steps // 100)))
     sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))

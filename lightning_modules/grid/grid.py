@@ -32,6 +32,9 @@ from releg.report.every_page import write_every_page
 from releg.report.table1 import read_paper
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
+MOST_TO_COMPILE = (
+    8  # kinds of runs, as the grid has: the many of a study would take too long before the first one starts
+)
 SECONDS_TO_LOAD = time.process_time()  # most of it for the modules above; the process of a run takes as long
 
 Problems = dict[GridRun, str]  # what went wrong with a run
@@ -203,14 +206,12 @@ def _costs(waiting: Sequence[RunStatus], threads: int) -> dict[GridRun, Cost]:
     """Predicted costs, from one trial per architecture and estimator. Empty if a trial fails; the run will say why."""
     quieten()
     torch.set_num_threads(threads)  # as many as a job will have, so that the timing is right
-    kinds: dict[tuple[str, str], Cost] = {}
+    kinds = {(status.run.architecture, status.run.estimator): status.config for status in waiting}
+    compiles = len(kinds) <= MOST_TO_COMPILE
     try:
         _, data = build(waiting[0].config)
-        for status in waiting:
-            kind = (status.run.architecture, status.run.estimator)
-            if kind not in kinds:
-                kinds[kind] = estimate(status.config, data, SECONDS_TO_LOAD)
+        costs = {kind: estimate(config, data, SECONDS_TO_LOAD, compiles) for kind, config in kinds.items()}
     except Exception as error:
         print(f"the time needed could not be estimated ({type(error).__name__}: {error})", file=sys.stderr)
         return {}
-    return {status.run: kinds[status.run.architecture, status.run.estimator] for status in waiting}
+    return {status.run: costs[status.run.architecture, status.run.estimator] for status in waiting}
