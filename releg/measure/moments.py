@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from releg.files import replacing
+from releg.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,9 @@ class Moments:
 
     def save(self, path: Path) -> None:
         """Write it."""
-        with replacing(path) as file:
-            torch.save(self, file)
+        content = io.BytesIO()
+        torch.save(self, content)  # into a file, it would turn the system's errors into its own
+        write_atomically(path, content.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> Moments:

@@ -1,6 +1,7 @@
 """A measurement in parts gives what one in a single piece gives, whoever measures the parts, however often it stops."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -92,6 +93,16 @@ def test_parts_by_other_code_are_not_taken(work: Work, monkeypatch: pytest.Monke
     before = work.digest()
     monkeypatch.setattr(parts, "PACKAGE", tmp_path)
     assert work.digest() != before
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_part(work: Work, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))  # bytes, less than a part has
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*000000\.pt"):
+            measure_in_parts(work, tmp_path / "parts", 1, lambda images: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.long
