@@ -2,56 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
-from lightning_modules.command_line.startup import find_own_modules, loading, not_from_here
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import yaml
+from jsonargparse import DefaultHelpFormatter, Namespace
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
-if __name__ == "__main__":
-    not_from_here()
-with loading("releg"):
-    from contextlib import AbstractContextManager, ExitStack, nullcontext
-    from itertools import pairwise
-    from pathlib import Path
-    from typing import Any
-
-    import numpy as np
-    import pytorch_lightning as pl
-    import torch
-    import yaml
-    from jsonargparse import Namespace
-    from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-
-    from lightning_modules.binary_images import BinaryImages
-    from lightning_modules.command_line.console import USER_ERRORS, answered, quieten, say
-    from lightning_modules.command_line.error_sentences import is_out_of_memory, one_sentence
-    from lightning_modules.command_line.untrusted_configs import TRUST_HELP, only_shipped_classes
-    from lightning_modules.run import life, ranks
-    from lightning_modules.run.callbacks import ProgressFile, TrainingClock
-    from lightning_modules.run.csv_files import MetricsCSV
-    from lightning_modules.run.folder import read_config
-    from lightning_modules.run.identity import PARTS, Stamp, added, identity_of
-    from lightning_modules.run.provenance import record_provenance
-    from lightning_modules.run.settings import (
-        BASE,
-        Settings,
-        data_settings,
-        default_config,
-        estimator_name,
-        find_config,
-        listed,
-        set_defaults,
-        without_nulls,
-    )
-    from lightning_modules.run.signals import SIGNALS
-    from lightning_modules.run.step_overhead import lighten
-    from lightning_modules.run.tensorboard import RunTensorBoard
-    from lightning_modules.run.trainer_settings import adjusted, check_trainer
-    from lightning_modules.sbn_module import SBNModule
-    from releg.files import replacing
-    from releg.records.file_names import CONFIG
+from lightning_modules.binary_images import BinaryImages
+from lightning_modules.command_line.console import USER_ERRORS, answered, is_out_of_memory, one_sentence, quieten, say
+from lightning_modules.command_line.untrusted_configs import TRUST_HELP, find_own_modules, only_shipped_classes
+from lightning_modules.run import life, ranks
+from lightning_modules.run.callbacks import TrainingClock
+from lightning_modules.run.csv_files import MetricsCSV
+from lightning_modules.run.folder import read_config
+from lightning_modules.run.identity import PARTS, Stamp, added, identity_of
+from lightning_modules.run.provenance import record_provenance
+from lightning_modules.run.settings import (
+    BASE,
+    Settings,
+    data_settings,
+    estimator_name,
+    find_config,
+    listed,
+    set_defaults,
+)
+from lightning_modules.run.step_overhead import lighten
+from lightning_modules.run.tensorboard import RunTensorBoard
+from lightning_modules.run.trainer_settings import adjusted, check_trainer
+from lightning_modules.sbn_module import SBNModule
+from releg.files import replacing
+from releg.records.file_names import CONFIG
 
 COMMANDS = {
     "fit": "train; the same command again continues an interrupted run",
@@ -65,11 +57,14 @@ OWN_COMMANDS = {
     "verify": "the published weights of Table 1, evaluated on the test images",
     "bench": "time and memory of a training step with each estimator, on this machine",
 }
+SETTINGS = ("results_dir", "seed_everything", "model", "data", "trainer")  # what config.yaml keeps
+NO_OPTIONS = {"weights_only", "return_predictions"}  # always true: no code in a checkpoint is run
 USAGE = "usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the options\n"
 DESCRIPTION = """{examples}
 
-Settings come from configs/base.yaml, then from config files, of which later ones override earlier ones, and from these
-options, which override both. --model.estimator.help NAME and --data.help NAME explain the settings of a class."""
+Settings come from configs/base.yaml, then from config files, of which later ones
+override earlier ones, and from these options, which override both.
+--model.estimator.help NAME and --data.help NAME explain the settings of a class."""
 EXAMPLES = {
     "fit": """releg fit --config architecture/sbn_200_200.yaml --config estimator/likelihood_ratio.yaml
 releg fit --config architecture/sbn_200_200.yaml --config estimator/arm.yaml --trainer.max_steps 5000""",
@@ -77,6 +72,10 @@ releg fit --config architecture/sbn_200_200.yaml --config estimator/arm.yaml --t
     "test": "releg test --ckpt results/runs/200-200/arm/seed0/best.ckpt",
     "predict": "releg predict --ckpt results/runs/200-200/arm/seed0/best.ckpt --output reconstructions.npy",
 }
+
+
+class Help(RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """jsonargparse's --help, with the examples as they are written."""
 
 
 class RelegCLI(LightningCLI):
@@ -103,9 +102,14 @@ class RelegCLI(LightningCLI):
                 subclass_mode_data=True,
                 save_config_callback=None,  # config.yaml reserves the folder, before anything is built
                 seed_everything_default=0,
-                trainer_defaults={"callbacks": [TrainingClock(), ProgressFile(), *callbacks]},
+                trainer_defaults={"callbacks": [TrainingClock(), *callbacks]},
                 auto_configure_optimizers=False,  # the module's configure_optimizers spares biases from weight decay
-                parser_kwargs={"prog": "releg", "exit_on_error": False, command: _parser_kwargs(command)},
+                parser_kwargs={
+                    "prog": "releg",
+                    "formatter_class": Help,
+                    "exit_on_error": False,
+                    command: _parser_kwargs(command),
+                },
                 args=[command, *arguments],
             )
 
@@ -113,7 +117,7 @@ class RelegCLI(LightningCLI):
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Only the command that was given: the parsers of all four would take three times as long."""
-        return {self.command: LightningCLI.subcommands()[self.command]}
+        return {self.command: LightningCLI.subcommands()[self.command] | NO_OPTIONS}
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The project's own settings come first in --help."""
@@ -179,9 +183,13 @@ class RelegCLI(LightningCLI):
         if self.only_parse:
             return
         if command != "fit":
-            given.trainer.logger = added("logger", given.trainer.logger) or False
+            given.trainer.logger = added(given.trainer.logger) or False
+        elif given.ckpt_path:
+            raise ValueError(
+                f"releg fit got the checkpoint {given.ckpt_path}, expected none, since a run follows from its settings "
+                "and continues from its own; leave it out, or evaluate it by releg test"
+            )
         elif not given.trainer.fast_dev_run:
-            self.until_the_end.enter_context(SIGNALS)
             self.folder = self.until_the_end.enter_context(life.opened(self.settings))
             given.trainer.default_root_dir = str(self.folder)
         for logger in listed(given.trainer.logger):
@@ -190,12 +198,11 @@ class RelegCLI(LightningCLI):
 
     def _settings(self, given: Namespace) -> Settings:
         parser = self._parser(self.subcommand)
-        dumped = parser.dump(given, skip_link_targets=False, skip_unset=False, skip_validation=True)
-        config = yaml.load(dumped, yaml.CSafeLoader)
-        config = without_nulls({**config, "data": data_settings(config["data"])}, default_config())
-        files = [Path(str(file)) for file in given.config or []]
-        name = estimator_name(config, files[::-1])
-        return Settings({k: v for k, v in config.items() if k != "trust"}, Path(given.results_dir), name)
+        dumped = parser.dump(given, format="json", skip_link_targets=False, skip_unset=False, skip_validation=True)
+        config = {name: value for name, value in json.loads(dumped).items() if name in SETTINGS}
+        config["data"] = data_settings(config["data"])
+        name = estimator_name(config, [Path(str(file)) for file in given.config or []])
+        return Settings(config, Path(given.results_dir), name)
 
     def instantiate_classes(self) -> None:
         """Build everything; whatever the classes of Lightning, torch or the user raise is one sentence."""
@@ -218,7 +225,6 @@ class RelegCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """Lightning's Trainer, with the parts of a run."""
         trainer = super().instantiate_trainer(**adjusted(self._get(self.config_init, "trainer")), **kwargs)
-        ranks.share_machine(trainer)
         lighten(trainer, self.model)
         return trainer
 
@@ -234,7 +240,7 @@ class RelegCLI(LightningCLI):
         identity = self._identity(self.trainer.num_devices * self.trainer.num_nodes)
         model = {**self.settings.config["model"], "data_size": self.model.model.data_size}
         self.trainer.callbacks.insert(0, Stamp(identity, model))  # type: ignore[attr-defined]
-        start = life.find_start(self.folder, self.config_init.fit.ckpt_path, identity, self.model)
+        start = life.find_start(self.folder, identity, self.model)
         self.config_init.fit.ckpt_path = start and start.path
         for logger in self.trainer.loggers:
             if isinstance(logger, MetricsCSV | RunTensorBoard):
@@ -245,7 +251,6 @@ class RelegCLI(LightningCLI):
     def after_fit(self) -> None:
         """Finish the run: test its best model."""
         if self.folder is not None:
-            life.check_is_finished(self.trainer, self.folder)
             life.finish(self.settings, self.trainer, self.model, self.datamodule, self.folder)
 
     def _identity(self, number_of_ranks: int = 1) -> dict[str, Any]:
@@ -308,8 +313,7 @@ def _run(arguments: list[str]) -> int:
     if command in COMMANDS:
         RelegCLI(command, options)
         return 0
-    with loading("releg"):
-        own = import_module(f"lightning_modules.command_line.{command}")
+    own = import_module(f"lightning_modules.command_line.{command}")
     return own.main(options)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytorch_lightning as pl
+from lightning_fabric.utilities.distributed import _InfiniteBarrier
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.command_line.console import say, showing
+from lightning_modules.command_line.console import progress_bar
 from lightning_modules.run.csv_files import read_variances, replace_variances
-from lightning_modules.run.ranks import others_wait
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
 from releg.estimators.base import Estimator
@@ -104,7 +104,7 @@ class GradientVariance(pl.Callback):
         return amounts == {(str(self.num_images), str(self.samples_per_image))}
 
     def _measure_on_first_rank(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        with others_wait():
+        with _InfiniteBarrier():  # the others wait, for hours if need be; training's own collectives would time out
             if trainer.is_global_zero:
                 self._measure(trainer, pl_module)
 
@@ -118,8 +118,8 @@ class GradientVariance(pl.Callback):
         own = copy.deepcopy(pl_module.estimator).to(device)
         others = prepare(self.estimators, own, model, images, steps, self.seed)
         estimators = {name_of(own): own, **others}
-        with showing(f"gradient variance at step {trainer.global_step}", count, say) as progress:
-            results = measure(estimators, model, images[:count], samples, self.seed, progress)
+        with progress_bar(f"gradient variance at step {trainer.global_step}", count, " images", leave=False) as bar:
+            results = measure(estimators, model, images[:count], samples, self.seed, bar.update)
         for logger in trainer.loggers:
             logger.log_metrics(metrics_of(results, name_of(own)), step=trainer.global_step)
         if not small:

@@ -18,7 +18,6 @@ from torchmetrics import MeanMetric
 from lightning_modules.binary_images import training_mean
 from lightning_modules.command_line.untrusted_configs import only_shipped_classes
 from lightning_modules.compiled_step import Compile, compile_update, compiled, is_worth_compiling
-from lightning_modules.run.ranks import mean_over_ranks_
 from lightning_modules.run.step_overhead import LightModule
 from lightning_modules.schedules import DecayToZero
 from releg import bounds, checkpoint_file
@@ -187,15 +186,16 @@ class SBNModule(LightModule):
         loss, elbo = self.loss_of(x, self.estimator.draw_noise(self.model, x, self.generator("noise", step)))
         if ranks > 1:
             # Each rank has updated its running averages with its own images; their mean over ranks covers all images
-            mean_over_ranks_([buffer for buffer in self.estimator.buffers() if buffer.is_floating_point()])
+            for average in self.estimator.buffers():
+                if average.is_floating_point():
+                    average.copy_(self.trainer.strategy.reduce(average, reduce_op="mean"))
             if self.loss == "sum":  # DDP averages gradients over ranks, whose batches are equally large
                 loss = loss * ranks
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if (step + 1) % every == 0:
             # logging at every step would take a noticeable part of a step this short
             check_finite(self.model, elbo)  # not at every step: it waits for the GPU
-            mean = elbo.mean()
-            mean_over_ranks_([mean])
+            mean = self.trainer.strategy.reduce(elbo.mean(), reduce_op="mean")
             self.report({"train/elbo": mean}, step + 1)
         return loss
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
 
 from jsonargparse import ArgumentParser
 
 from lightning_modules import CONFIGS
-from lightning_modules.command_line.error_sentences import one_sentence
-from lightning_modules.command_line.untrusted_configs import read_yaml
 from releg import estimators
 from releg.estimators.base import Estimator
 from releg.records.names import snake_case
@@ -39,38 +36,13 @@ def import_all() -> None:
         import_module(module.name)
 
 
-def estimator_settings(name: str) -> Any:
-    """class_path and init_args from an estimator's config; ValueError if it has none."""
-    path = _file_of(name)
-    if not path.is_file():
+def read_estimator(name: str) -> Estimator:
+    """Build an estimator from the name of a shipped config or a YAML file; ValueError if there is none."""
+    file = Path(name) if Path(name).suffix in (".yaml", ".yml") else ESTIMATOR_CONFIGS / f"{name}.yaml"
+    if not file.is_file():
         names = ", ".join(shipped_names())
         raise ValueError(f"there is no estimator {name}, expected one of {names} or a YAML file; name one of them")
-    content = read_yaml(path)
-    try:
-        return content["model"]["estimator"]
-    except (KeyError, TypeError) as error:
-        expected = "expected model: estimator: class_path: ..."
-        raise ValueError(
-            f"{path} does not describe an estimator, {expected}; compare {ESTIMATOR_CONFIGS}/*.yaml"
-        ) from error
-
-
-def _file_of(name: str) -> Path:
-    return Path(name) if Path(name).suffix in (".yaml", ".yml") else ESTIMATOR_CONFIGS / f"{name}.yaml"
-
-
-def read_estimator(name: str) -> Estimator:
-    """Build an estimator from the name of a shipped config or a YAML file; ValueError says what is wrong with it."""
-    settings = estimator_settings(name)
-    wrong = f"{_file_of(name)} does not describe an estimator"
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--estimator", type=Estimator)
-    try:
-        built = parser.instantiate(parser.parse_object({"estimator": settings}))
-    except Exception as error:  # jsonargparse raises what the classes raise, and its own
-        reason = one_sentence(ValueError(str(error).strip().splitlines()[-1]))
-        raise ValueError(f"{wrong}: {reason}; compare {ESTIMATOR_CONFIGS}/*.yaml") from error
-    estimator = built.estimator
-    if not isinstance(estimator, Estimator):
-        raise ValueError(f"{wrong}, expected a class_path of one; compare {ESTIMATOR_CONFIGS}/*.yaml")
-    return estimator
+    parser.add_subclass_arguments(Estimator, "model.estimator", required=True)
+    built: Estimator = parser.instantiate_classes(parser.parse_path(file)).model.estimator
+    return built

@@ -4,7 +4,6 @@ import os
 import subprocess
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -25,14 +24,6 @@ def find_processes(*words: str) -> list[Process]:
 def children_of(parent: int) -> list[Process]:
     """Those that it started itself."""
     return [process for process in find_processes() if process.parent == parent]
-
-
-def listening_on(pid: int) -> set[str]:
-    """Addresses, in the system's own hexadecimal form, at which a process waits for connections."""
-    links = (os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink())
-    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
-    lines = [line.split() for kind in ("tcp", "tcp6") for line in Path("/proc/net", kind).read_text().splitlines()[1:]]
-    return {line[1].split(":")[0] for line in lines if line[3] == "0A" and line[9] in sockets}
 
 
 def is_alive(pid: int) -> bool:

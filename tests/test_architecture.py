@@ -70,10 +70,7 @@ DATA_SETS = rooms(*(path.stem for path in (ROOT / "lightning_modules").glob("bin
 DATA = (*DATA_SETS, *rooms("binary_images", "data_parts"))
 COMMANDS = rooms(*(f"command_line.{name}" for name in ("bench", "compare", "variance", "verify", "options")))
 AROUND_RUNS = (*rooms("run", "bench", "grid", "studies"), *COMMANDS)
-BEFORE_LOADING = rooms(
-    *("command_line.startup", "command_line.parser", "command_line.error_sentences"),
-    *("grid.options", "grid.process", "run.lock", "run.parent"),
-)
+BEFORE_LOADING = rooms("command_line.parser", "grid.options", "grid.process", "run.lock", "run.parent")
 PYRO = ("pyro", "releg.pyro")
 HEAVY = ("torch", "torchvision", "numpy", "numba", "jsonargparse", *LIGHTNING[:3])
 
@@ -201,7 +198,7 @@ RULES: dict[str, tuple[Callable[[Graph], list[str]], list[str]]] = {
         ["lightning_modules/grid/new.py: from .. import binarized_mnist -> lightning_modules.binarized_mnist"],
     ),
     "the module is trained by others": (
-        Rule(rooms("sbn_module"), AROUND_RUNS, rooms("run.ranks", "run.step_overhead")),
+        Rule(rooms("sbn_module"), AROUND_RUNS, rooms("run.step_overhead")),
         ["lightning_modules/sbn_module.py: from .run import life -> lightning_modules.run.life"],
     ),
     "a run knows neither grid nor commands": (
@@ -219,7 +216,7 @@ RULES: dict[str, tuple[Callable[[Graph], list[str]], list[str]]] = {
     "mistakes are answered before anything heavy is loaded": (
         mistakes_are_answered_before_anything_heavy_is_loaded,
         [
-            "lightning_modules/command_line/startup.py: import torch -> torch",
+            "lightning_modules/command_line/parser.py: import torch -> torch",
             "lightning_modules/grid/options.py: from lightning_modules.run import life -> pytorch_lightning",
         ],
     ),

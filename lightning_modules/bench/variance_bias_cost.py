@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lightning_modules.bench.rounds import milliseconds, play_round, ratio
 from lightning_modules.bench.steps import CONFIGS, OurSteps, Problem
-from lightning_modules.command_line.console import say, showing
+from lightning_modules.command_line.console import progress_bar
 from lightning_modules.shipped_estimators import read_estimator
 from releg.estimators.base import Estimator
 from releg.measure.bias import compare, reference_moments
@@ -37,13 +37,13 @@ def measured_rows(options: Namespace, model: SigmoidBeliefNet, own: Estimator | 
         images: (I, data_size); the first ones are measured on, the others train baselines as well.
     """
     seed, samples, chosen = options.seed, options.samples_per_image, images[: options.num_images]
-    with showing("long average of common random numbers", len(chosen), say) as move:
-        reference = reference_moments(model, chosen, REFERENCE_FACTOR * samples, seed, move)
+    with progress_bar("long average of common random numbers", len(chosen), " images") as bar:
+        reference = reference_moments(model, chosen, REFERENCE_FACTOR * samples, seed, bar.update)
     for file in options.estimators:
         started, name = time.monotonic(), Path(file).stem
         (estimator,) = prepare({name: read_estimator(file)}, own, model, images, options.baseline_steps, seed).values()
-        with showing(name, len(chosen), say) as move:
-            found = compare(estimator, model, chosen, samples, reference, seed, move)
+        with progress_bar(name, len(chosen), " images") as bar:
+            found = compare(estimator, model, chosen, samples, reference, seed, bar.update)
         yield {
             "estimator": name,
             "label": estimator.label,

@@ -1,4 +1,4 @@
-"""What the program tells its user: sentences along the way, and the one it ends with, never a traceback."""
+"""What the program tells its user: sentences along the way, progress, and the sentence that an error ends it with."""
 
 from __future__ import annotations
 
@@ -7,38 +7,25 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 from jsonargparse import ArgumentError
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from tqdm import tqdm
 
-from lightning_modules.command_line.error_sentences import is_out_of_memory, mistake_of_the_program, one_sentence
 from lightning_modules.run import ranks
 
-# Mistakes of the user and of the machine. Anything else is a mistake of the program.
+# Mistakes of the user and of the machine. Anything else is a mistake of the program and has a traceback.
 USER_ERRORS = (ArgumentError, ValueError, FloatingPointError, OSError, MisconfigurationException)
 SECONDS_FOR_RANK_0 = 10.0  # to end
 SECONDS_BETWEEN_LINES = 15.0  # of progress, where there is no terminal
+SECONDS_BETWEEN_REFRESHES = 0.2  # of a bar on a terminal
+AGAIN = "the same command continues from the last checkpoint, if there is one"
+SIGTERM_EXIT_CODE = 143  # as shells give it
 
 logger = logging.getLogger("releg")
-_voice = threading.Lock()
-_has_ended = threading.Event()
-
-
-class EndedEarlyError(BaseException):
-    """A run that ended before it was finished, for a reason that is nobody's mistake.
-
-    Args:
-        sentence: what happened and how to go on.
-        code: the exit code.
-    """
-
-    def __init__(self, sentence: str, code: int) -> None:
-        super().__init__(sentence)
-        self.code = code
 
 
 @rank_zero_only
@@ -47,31 +34,36 @@ def say(sentence: str) -> None:
     logger.info(sentence)
 
 
-@contextmanager
-def showing(what: str, total: int, tell: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, a line now and then elsewhere; yields the function that advances it."""
-    started = last = time.monotonic()
-    done = 0
-    with tqdm(total=total, desc=what, unit="image", leave=False, disable=not sys.stderr.isatty()) as bar:
+class Lines:
+    """A file for a progress bar where there is no terminal: each refresh of the bar is a line of its own."""
 
-        def move(images: int) -> None:
-            nonlocal done, last
-            done += images
-            bar.update(images)
-            now = time.monotonic()
-            if bar.disable and now - last > SECONDS_BETWEEN_LINES and done < total:
-                last = now
-                left = (now - started) / done * (total - done)
-                tell(f"{what}: {done} of {total} images, {left / 60:.1f} min left")
+    def write(self, text: str) -> None:
+        """Say what the bar shows."""
+        if text.strip():
+            say(" ".join(text.split()))
 
-        yield move
-    tell(f"{what}: {total} images in {time.monotonic() - started:.1f} s")
+
+def progress_bar(what: str, total: int | None, unit: str, leave: bool = True, **options: Any) -> tqdm[Any]:
+    """A bar on a terminal, a line now and then elsewhere.
+
+    Args:
+        what: is done.
+        total: number of units, if it is known.
+        unit: its plural after a space, for the speed.
+        leave: whether a bar stays on the terminal when it is done.
+        options: of tqdm.
+    """
+    is_terminal = sys.stderr.isatty()
+    return tqdm(
+        desc=what, total=total, unit=unit, file=sys.stderr if is_terminal else Lines(), dynamic_ncols=is_terminal,
+        leave=leave and is_terminal, delay=0 if is_terminal else 1e-9,  # no line before the first number
+        mininterval=SECONDS_BETWEEN_REFRESHES if is_terminal else SECONDS_BETWEEN_LINES, **options,
+    )  # fmt: skip
 
 
 def quieten() -> None:
     """Keep what tells the user something, drop Lightning's notes about itself."""
-    _has_ended.clear()
-    threading.excepthook = _tell_of_thread
+    threading.excepthook = lambda ended: say(f"a thread failed ({ended.exc_type.__name__}: {ended.exc_value})")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("releg").setLevel(logging.INFO)
     for name in ("lightning.pytorch", "pytorch_lightning", "lightning_fabric"):
@@ -82,72 +74,52 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", module="lightning_fabric")
 
 
-def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
-    """Report a thread that failed. TensorBoard writes from one, and raises its error again in the main thread."""
-    name = ended.thread.name if ended.thread else "without a name"
-    with _voice:
-        if not _has_ended.is_set():
-            say(f"background thread {name} failed ({ended.exc_type.__name__}: {ended.exc_value})")
-
-
 def answered(run: Callable[[], int], program: str = "releg") -> int:
-    """Run, and return the exit code: that of `run`, 2 after a user's mistake, 130 if interrupted, 1 after a bug."""
+    """Run, and return the exit code: that of `run`, 2 after a user's mistake, 130 or 143 if a signal ended it."""
     try:
-        try:
-            return run()
-        finally:
-            sys.stdout.flush()  # an error is told in a sentence, and not by Python as it ends
+        return run()
     except KeyboardInterrupt:
-        return _interrupted(program)
+        return _ended(f"{program}: interrupted; {AGAIN}", 130)
+    except SIGTERMException:
+        return _ended(f"{program}: ended by SIGTERM; {AGAIN}", SIGTERM_EXIT_CODE)
     except SystemExit as end:
         if end.code == 1:  # what Lightning makes of Ctrl-C
-            return _interrupted(program)
-        raise
-    except EndedEarlyError as end:
-        if ranks.is_first():
-            _say_last(f"{program}: {end}")
-        return end.code
+            return _ended(f"{program}: interrupted; {AGAIN}", 130)
+        return int(end.code or 0)
     except USER_ERRORS as error:
         return complain(one_sentence(error), program)
-    except Exception as error:
+    except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
-            return complain(one_sentence(error), program)
+            return complain(f"out of memory, expected settings that fit this machine; {AGAIN}", program)
         if isinstance(error, RuntimeError) and ranks.is_about_another_rank(error):
-            return complain(
-                "another rank died; see its message nearby, then run the same command again; it resumes from the last "
-                "checkpoint",
-                program,
-            )
-        complain(mistake_of_the_program(error), program)
-        return 1
+            return complain(f"another rank died; see its message nearby; {AGAIN}", program)
+        raise
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the machine, or its GPU, has too little memory; torch says so by errors of its own."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error))
 
 
 def complain(sentence: str, program: str = "releg") -> int:
     """Print the sentence from one rank; the others wait and end with rank 0. Returns exit code 2."""
     if not ranks.is_first():
         time.sleep(SECONDS_FOR_RANK_0)
-    _say_last(f"{program}: {_on_one_line(sentence)}")
+    print(f"{program}: {sentence}", file=sys.stderr)
     return 2
 
 
-def _interrupted(program: str) -> int:
+def _ended(sentence: str, code: int) -> int:
     if ranks.is_first():
-        _say_last(f"{program}: interrupted; the same command continues from the last checkpoint, if there is one")
-    return 130
+        print(sentence, file=sys.stderr)
+    return code
 
 
-def _say_last(sentence: str) -> None:
-    """Print the line that a command ends with: threads in the background keep quiet from now on."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        sys.stdout = None  # on a full disk, say: Python would try once more as it ends
-    with _voice:
-        _has_ended.set()
-        sys.stderr.write(f"{sentence}\n")  # in one call, so that nothing comes between
-        sys.stderr.flush()
-
-
-def _on_one_line(text: str) -> str:
-    """Spell out characters that would end the line, or do something to the terminal."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def one_sentence(error: BaseException) -> str:
+    """An error's text on one line; characters that would do something to the terminal are spelt out."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        what = error.filename or "its output"
+        text = f"cannot use {what} ({error.strerror}), expected a file or folder that works; correct that; {AGAIN}"
+    line = " ".join(text.split()) or type(error).__name__
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)

@@ -5,7 +5,9 @@ A config that the user passes may name any class; one that is found beside a che
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,48 +18,26 @@ from jsonargparse import ArgumentError, _common, set_parsing_settings
 
 TRUSTED_MODULES = ("releg", "lightning_modules", "torch.optim")
 TRUST_HELP = "Also use classes that are not shipped if the config beside the checkpoint names some: their code is run."
-MOST_VALUES = 100_000  # with every alias written out; a config has some hundred
-DEEPEST = 50  # nested lists and maps
+DEEPEST = 50  # nested lists and maps; reading them recursively could end the process
 
 
 def read_yaml(path: Path) -> Any:
-    """The content; ValueError if it is not YAML, or too large."""
+    """The content; ValueError if it is not YAML, or has aliases, a few of which are enough to fill the memory."""
     try:
         text = path.read_text()
-        _check_depth(text, path)
-        loader = yaml.CSafeLoader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            if _values(node, {}) > MOST_VALUES:
-                raise ValueError(f"{path} has more than {MOST_VALUES:,} values, expected a config; use another file")
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
+        depth = 0
+        for event in yaml.parse(text, yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+                raise ValueError(
+                    f"{path} has aliases or more than {DEEPEST} lists within each other, expected a config without; "
+                    "write it out"
+                )
+        return yaml.load(text, yaml.CSafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path} is not YAML ({' '.join(str(error).split())}), expected a config; correct it"
         ) from error
-
-
-def _check_depth(text: str, path: Path) -> None:
-    """ValueError if lists and maps are nested too deeply: reading them recursively could end the process."""
-    depth = 0
-    for event in yaml.parse(text, yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise ValueError(f"{path} has more than {DEEPEST} lists within each other, expected a config; correct it")
-
-
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node holds with its aliases written out; more than MOST_VALUES if it contains itself."""
-    if id(node) not in known:
-        known[id(node)] = MOST_VALUES + 1  # until it is counted
-        parts: list[Any] = node.value if isinstance(node, yaml.CollectionNode) else []
-        inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
-        known[id(node)] = 1 + sum(_values(each, known) for each in inner)
-    return known[id(node)]
 
 
 @contextmanager
@@ -81,3 +61,19 @@ def only_shipped_classes(config: Path) -> Iterator[None]:
         ) from error
     finally:
         _common.parsing_settings.update(before)
+
+
+def find_own_modules(words: list[str]) -> None:
+    """Add the current folder to the end of the import path, but only if the user names a class that is in it.
+
+    Libraries try to import packages that may not be installed. If the folder were always searched, a file of such a
+    name would be run even by a command that only reads a checkpoint. The user names classes on the command line, in the
+    configs given there and, with --trust, in the config beside a checkpoint.
+    """
+    files = [*words, *(os.path.join(os.path.dirname(word), "config.yaml") for word in words if "--trust" in words)]
+    configs = [Path(file) for file in files if file.endswith((".yaml", ".yml")) and os.path.isfile(file)]
+    texts = [*words, *(re.sub("#.*", "", config.read_text(errors="replace")) for config in configs)]
+    for module in re.findall(r"(?<![\w./-])([A-Za-z_]\w*(?:\.\w+)*)\.[A-Z]", "\n".join(texts)):  # of module.Class
+        path = os.path.abspath(module.replace(".", "/"))
+        if os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py"):
+            sys.path.append(os.getcwd())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from lightning_modules.command_line.console import say, showing
+from lightning_modules.command_line.console import progress_bar
 from lightning_modules.command_line.options import CKPT, TRAINED, add_measurement, read_estimators
 from lightning_modules.command_line.parser import Parser, at_least
 from lightning_modules.run.csv_files import variance_csv, variance_rows
@@ -61,8 +61,8 @@ def main(argv: list[str]) -> int:
     count = options.num_images
     work = Work(asked, trained.model, images[:count], options.samples_per_image, options.seed)
     parts = output.with_name(f"{output.name}.parts")
-    with showing("gradient variance", count, say) as progress:
-        results = measure_in_parts(work, parts, options.jobs, progress)
+    with progress_bar("gradient variance", count, " images") as bar:
+        results = measure_in_parts(work, parts, options.jobs, bar.update)
     title = (
         f"{trained.model} after {trained.step} steps with {trained.trained_with}: "
         f"variance of the gradient w.r.t. the means, {count} images, {options.samples_per_image} samples each"

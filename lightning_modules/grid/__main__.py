@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from lightning_modules import RESULTS
-from lightning_modules.command_line.startup import loading, not_from_here
 from lightning_modules.grid.options import Options, parse_options
 from lightning_modules.run.lock import locked
 from releg.files import check_writable, remove_leftovers, write_atomically
@@ -24,8 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
-    with loading(PROGRAM):
-        from lightning_modules.command_line.console import answered
+    from lightning_modules.command_line.console import answered  # which loads torch
+
     return answered(lambda: _run(options), PROGRAM)
 
 
@@ -34,8 +33,7 @@ def _run(options: Options) -> int:
     with locked(options.results) as lock:
         remove_leftovers(options.results)
         print("preparing ...", file=sys.stderr, flush=True)
-        with loading(PROGRAM):
-            from lightning_modules.grid.grid import Grid, reproduce
+        from lightning_modules.grid.grid import Grid, reproduce
 
         return reproduce(Grid(options, lock))
 
@@ -47,5 +45,4 @@ def _prepare(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    not_from_here()
     sys.exit(main())

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_modules import ROOT
-from lightning_modules.run.parent import PARENT_VARIABLE, PROGRESS_VARIABLE, end_with, yield_as_a_session
+from lightning_modules.run.parent import PARENT_VARIABLE, end_with
 
 LOG = "log.txt"  # in the run's folder: all that its processes printed
-PROGRESS = "progress.json"
 THREADS_VARIABLE = "OMP_NUM_THREADS"  # torch and all compiled code obey it; the user's own value wins
 SECONDS_TO_STOP = 5.0
 SECONDS_BETWEEN_CHECKS = 0.2
@@ -49,13 +48,11 @@ def start(
         gpu: the only one that the process sees; none: those that this process sees.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    remove_progress(folder)
     environment = {
         THREADS_VARIABLE: str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads slow each other down where others need the cores too
         **os.environ,
         PARENT_VARIABLE: str(os.getpid()),
-        PROGRESS_VARIABLE: str(folder / PROGRESS),
         **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
     }
     with (folder / LOG).open("ab") as log:
@@ -86,7 +83,6 @@ def run_to_end(folder: str, title: str, arguments: Sequence[str], threads: int) 
         return code
     finally:
         stop([process])
-        remove_progress(Path(folder))
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -116,12 +112,6 @@ def last_words(folder: Path, code: int) -> str:
     return f"{how}{last} (full log: {log})"
 
 
-def remove_progress(folder: Path) -> None:
-    """Delete the progress file of a process that is gone."""
-    (folder / PROGRESS).unlink(missing_ok=True)
-
-
 if __name__ == "__main__":
     end_with(int(os.environ[PARENT_VARIABLE]))
-    yield_as_a_session()
     runpy.run_module("lightning_modules.cli", run_name="__main__", alter_sys=True)

@@ -19,7 +19,7 @@ def entry_of(status: RunStatus) -> Entry:
     """What is recorded of a finished run; without command lines, which are full of this machine's paths."""
     assert status.result is not None
     provenance = [without_command(process) for process in read_provenance(status.folder)]
-    config = settings_of(read_config(status.folder))
+    config = {name: value for name, value in settings_of(read_config(status.folder)).items() if value is not None}
     return Entry(status.folder, config, status.result, provenance, status.run.estimator)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,15 +15,13 @@ from torch import Tensor
 from torchvision.utils import make_grid
 
 from lightning_modules.binary_images import BinaryImages
-from lightning_modules.command_line.console import SECONDS_BETWEEN_LINES, say
+from lightning_modules.command_line.console import progress_bar
 from lightning_modules.run.csv_files import csv_loggers
-from lightning_modules.run.parent import PROGRESS_VARIABLE, Progress, write_progress
 from lightning_modules.sbn_module import SBNModule
 from releg.sbn import SigmoidBeliefNet
 
-SECONDS_BETWEEN_REFRESHES = 0.2  # of the bar
-SECONDS_BETWEEN_WRITES = 1.0  # of the progress file
 IMAGES_PER_ROW = 8  # and per column
+BAR = "{desc}: {percentage:3.0f}% |{bar:20}| step {n_fmt} of {total_fmt}{postfix}, {rate_noinv_fmt}, {remaining} left"
 LINE = "step {n_fmt} of {total_fmt}{postfix}, {rate_noinv_fmt}, {remaining} left"  # without a terminal
 
 
@@ -66,25 +61,21 @@ class RunProgressBar(TQDMProgressBar):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._is_terminal = sys.stderr.isatty()
-        self._every = SECONDS_BETWEEN_REFRESHES if self._is_terminal else SECONDS_BETWEEN_LINES
-        self._last = 0.0
+        super().__init__(refresh_rate=int(self._is_terminal))  # 0: no bars but that of training
 
     def init_train_tqdm(self) -> Tqdm:
-        """The bar; without a terminal it is drawn nowhere, and lines are made of what it knows."""
+        """The bar, or its lines."""
         steps = self.trainer.max_steps
-        return Tqdm(
-            desc="training", unit="steps", total=steps if steps > 0 else None, disable=self.is_disabled,
-            file=sys.stderr if self._is_terminal else io.StringIO(), dynamic_ncols=self._is_terminal,
-            bar_format=self.BAR_FORMAT if self._is_terminal else LINE,
+        return progress_bar(
+            "training", steps if steps > 0 else None, " steps", disable=not self.trainer.is_global_zero, smoothing=0,
+            bar_format=BAR if self._is_terminal else LINE,
         )  # fmt: skip
 
     def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Show where a continued run starts."""
+        """Note where a continued run starts."""
         super().on_train_start(trainer, *args)
         self._first_step = trainer.global_step + 1
-        self._last = time.monotonic()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Go on: the bar is that of all epochs."""
@@ -93,38 +84,30 @@ class RunProgressBar(TQDMProgressBar):
         """Go on."""
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Advance, now and then."""
+        """Advance; the bar itself knows when to be drawn."""
         bar, step = self.train_progress_bar, trainer.global_step
-        if bar.disable:
-            return
         if step == self._first_step:
-            bar.reset()
-            bar.initial = bar.n = step
-        if time.monotonic() - self._last > self._every or step == trainer.max_steps:
-            self._last = time.monotonic()
-            bar.n = step
-            metrics = trainer.progress_bar_metrics.items()
-            bar.set_postfix({name: f"{value:.2f}" for name, value in metrics if name != "step"})
-            if not self._is_terminal:
-                say(" ".join(str(bar).split()))
+            bar.unpause()  # start the clock
+            bar.initial = bar.n = bar.last_print_n = step
+        elif step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+            self._show_metrics(trainer)
+        bar.update(step - bar.n)
 
     def init_validation_tqdm(self) -> Tqdm:
         """None during training, where a validation takes seconds."""
-        is_shown = self._is_terminal and self.trainer.state.fn != "fit"
-        return super().init_validation_tqdm() if is_shown else Tqdm(disable=True)
+        return Tqdm(disable=True) if self.trainer.state.fn == "fit" else super().init_validation_tqdm()
 
-    def init_test_tqdm(self) -> Tqdm:
-        """None without a terminal."""
-        return super().init_test_tqdm() if self._is_terminal else Tqdm(disable=True)
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Close the validation's bar."""
+        self.val_progress_bar.close()
+        if trainer.state.fn == "fit":
+            self._show_metrics(trainer)
 
-    def init_predict_tqdm(self) -> Tqdm:
-        """None without a terminal."""
-        return super().init_predict_tqdm() if self._is_terminal else Tqdm(disable=True)
-
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Close the bar, so that the error message starts on its own line."""
-        if self._train_progress_bar is not None:
-            self.train_progress_bar.close()
+    def _show_metrics(self, trainer: pl.Trainer) -> None:
+        """Put the newest numbers into the bar, to be drawn when it is."""
+        metrics = trainer.progress_bar_metrics.items()
+        numbers = {name: f"{value:.2f}" for name, value in metrics if name != "step"}
+        self.train_progress_bar.set_postfix(numbers, refresh=False)
 
 
 class LearningRate(LearningRateMonitor):
@@ -138,29 +121,6 @@ class LearningRate(LearningRateMonitor):
         return {"train/learning_rate": max(rates.values())} if rates else {}
 
 
-class ProgressFile(pl.Callback):
-    """Tells the process that started the run how far it is, about once a second."""
-
-    def __init__(self) -> None:
-        self._path = os.environ.get(PROGRESS_VARIABLE)
-        self._last = 0.0
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write where a continued run starts."""
-        self._write(trainer)
-
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
-        """Write now and then."""
-        if self._path and time.monotonic() - self._last > SECONDS_BETWEEN_WRITES:
-            self._write(trainer)
-
-    def _write(self, trainer: pl.Trainer) -> None:
-        if self._path and trainer.is_global_zero:
-            self._last = time.monotonic()
-            elbo = trainer.callback_metrics.get("train/elbo")
-            write_progress(Path(self._path), Progress(trainer.global_step, None if elbo is None else float(elbo)))
-
-
 class ImageGrids(pl.Callback):
     """Writes grids of images at the start and end of a run and whenever the step has doubled."""
 
@@ -170,13 +130,13 @@ class ImageGrids(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write at validations only, so that training is not held up in between."""
         due = trainer.global_step >= self._next_step or trainer.global_step >= trainer.max_steps
+        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
         if trainer.state.fn != "fit" or trainer.sanity_checking or not due or not trainer.is_global_zero:
             return
         self._next_step = 2 * trainer.global_step
-        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
         data = getattr(trainer, "datamodule", None)
-        if not writers or not isinstance(data, BinaryImages) or not isinstance(pl_module, SBNModule):
-            return
+        assert isinstance(data, BinaryImages)
+        assert isinstance(pl_module, SBNModule)
         count = IMAGES_PER_ROW**2
         x = torch.from_numpy(data.images("val")[:count]).to(pl_module.device, torch.float32)
         for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ class MetricsCSV(Logger):
         super().__init__()
         self.path = Path(save_dir) / METRICS
         self.seconds: Callable[[], float] = lambda: 0.0  # of training; TrainingClock puts its own there
-        self._continued_at: int | None = None
 
     @property
     def name(self) -> str:
@@ -48,34 +46,21 @@ class MetricsCSV(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one row per number. It replaces a row logged just before the run was interrupted."""
-        numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
-        if step is not None and step == self._continued_at:
-            self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers)
-        rows = [(step, f"{self.seconds():.3f}", name, value) for name, value in numbers.items()]
+        """Append one row per number."""
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
             if file.tell() == 0:
                 writer.writerow(METRICS_COLUMNS)
-            writer.writerows(rows)
-
-    @rank_zero_only
-    def sync(self) -> None:
-        """Sync all rows to disk, so that a checkpoint saved later never knows more steps than the file."""
-        if self.path.exists():
-            with self.path.open("a") as file:
-                os.fsync(file.fileno())
+            for name, value in metrics.items():
+                if name not in ("epoch", "step"):
+                    writer.writerow((step, f"{self.seconds():.3f}", name, value))
 
     @rank_zero_only
     def start_at(self, step: int) -> None:
-        """Forget what was logged after `step`: a run continued from there logs it again."""
-        self._continued_at = step
-        self._keep(lambda row: int(row["step"]) <= step)
-
-    def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
-        """Write the wanted rows only."""
+        """Forget what was logged after `step`, and the test of its end: a run continued from there logs it again."""
         if self.path.is_file():
-            kept = [[row[column] for column in METRICS_COLUMNS] for row in read_metrics(self.path) if wanted(row)]
+            rows = [row for row in read_metrics(self.path) if int(row["step"]) <= step]
+            kept = [[*row.values()] for row in rows if not row["metric"].startswith("test/")]
             write_atomically(self.path, csv_text(METRICS_COLUMNS, kept))
 
 

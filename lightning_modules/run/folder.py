@@ -1,7 +1,7 @@
 """Where runs live: results/runs/<architecture>/<estimator>/seed<k>/; with another data set than MNIST, runs/<data>/...
 
-A run is identified by its saved config, never by its folder's name: if the folder is taken by a run with other
-settings, the next free name (seed0-2, seed0-3, ...) is used and nothing is overwritten.
+A run is identified by its saved config: if the folder is taken by a run with other settings, the next free name
+(seed0-2, seed0-3, ...) is used and nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -30,21 +28,15 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 
 def find_run_folder(settings: Settings) -> Path:
-    """The folder that holds this run already, whatever its name, or the first free one."""
-    config = settings.config
-    wanted = settings_of(config)
-    home = _home(settings.results_dir, config) / settings.estimator_name
-    seed = f"seed{config['seed_everything']}"
-    saved = [*home.parent.glob(f"*/{seed}/{CONFIG}"), *home.parent.glob(f"*/{seed}-*/{CONFIG}")]
-    for path in sorted(saved, key=lambda path: (path.parent.parent != home, path)):
-        try:
-            if not differences(_saved_settings(path, path.stat().st_mtime_ns), wanted):
-                return path.parent
-        except ValueError:  # damaged
-            if path.parent.parent == home:
-                raise
+    """The folder that holds this run already, or the first free one."""
+    home, wanted = _home(settings), settings_of(settings.config)
+    seed = f"seed{settings.config['seed_everything']}"
+    taken = sorted(path.parent for path in home.glob(f"{seed}*/{CONFIG}"))
+    for folder in taken:
+        if not differences(settings_of(read_config(folder)), wanted):
+            return folder
     names = (seed if number == 1 else f"{seed}-{number}" for number in count(1))
-    return next(home / name for name in names if not (home / name / CONFIG).is_file())
+    return next(home / name for name in names if home / name not in taken)
 
 
 @contextmanager
@@ -53,25 +45,14 @@ def claimed_run_folder(settings: Settings) -> Iterator[Path]:
 
     BlockingIOError if another process is working on this very run.
     """
-    deadline = time.monotonic() + lock.SECONDS_TO_WAIT
-    while True:
-        folder = find_run_folder(settings)
-        is_ours = (folder / CONFIG).is_file()
-        with ExitStack() as held:
-            try:
-                held.enter_context(lock.locked_run(folder, lock.SECONDS_TO_WAIT if is_ours else 0.0))
-            except BlockingIOError:
-                if is_ours or time.monotonic() > deadline:
-                    raise
-                time.sleep(SECONDS_BETWEEN_LOOKS)  # another run is about to write its config there
-                continue
-            if find_run_folder(settings) != folder:  # another run took it before the lock was ours
-                continue
+    with ExitStack() as held:
+        with lock.locked_run(_home(settings), SECONDS_FOR_RANK_0):  # of several runs that start, one chooses at a time
+            folder = find_run_folder(settings)
+            held.enter_context(lock.locked_run(folder))
             remove_leftovers(folder)
             if not (folder / RESULT).is_file():
                 save_config(folder, settings.config)
-            yield folder
-            return
+        yield folder
 
 
 def await_run_folder(settings: Settings) -> Path:
@@ -84,25 +65,19 @@ def await_run_folder(settings: Settings) -> Path:
 
 def read_config(folder: Path) -> Config:
     """The saved config of a run; ValueError if it is damaged."""
+    path = folder / CONFIG
     try:
-        config = read_yaml(folder / CONFIG)
-    except ValueError as error:
-        raise ValueError(_damaged(folder)) from error
-    parts = ("model", "data", "trainer")
-    if not isinstance(config, dict) or not all(isinstance(config.setdefault(part, {}), dict) for part in parts):
-        raise ValueError(_damaged(folder))
-    if not {"layers", "estimator"} <= config["model"].keys():  # they have no default
-        raise ValueError(_damaged(folder))
-    _name_the_optimizer(config["model"])
-    return config
-
-
-def _name_the_optimizer(model: Config) -> None:
-    """Configs saved before the optimiser could be chosen have RMSprop's settings among the model's."""
-    old = {"learning_rate": "lr", "smoothing": "alpha", "epsilon": "eps"}
-    settings = {new: model.pop(name) for name, new in old.items() if name in model}
-    if settings:
-        model["optimizer"] = {"class_path": "torch.optim.RMSprop", "init_args": settings}
+        config = read_yaml(path)
+        has_parts = all(isinstance(config[part], dict) for part in ("model", "data", "trainer"))
+        is_whole = has_parts and {"layers", "estimator"} <= config["model"].keys()  # which have no default
+    except (ValueError, LookupError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(
+            f"{path} is damaged, expected the saved config of a run; delete it, and the command that started the run "
+            "continues it"
+        )
+    return dict(config)
 
 
 def save_config(folder: Path, config: Config) -> None:
@@ -110,21 +85,8 @@ def save_config(folder: Path, config: Config) -> None:
     write_atomically(folder / CONFIG, yaml.safe_dump(config, sort_keys=False))
 
 
-@lru_cache(maxsize=1000)
-def _saved_settings(path: Path, changed: int) -> dict[str, Any]:
-    """The settings in a config.yaml, read once after each change."""
-    return settings_of(read_config(path.parent))
-
-
-def _home(results_dir: Path, config: Config) -> Path:
-    runs = results_dir / "runs"
-    if "class_path" in config["data"]:
-        runs /= snake_case(config["data"]["class_path"].rsplit(".", 1)[-1])
-    return runs / architecture_name(config["model"]["layers"])
-
-
-def _damaged(folder: Path) -> str:
-    return (
-        f"{folder / CONFIG} is damaged, expected the saved config of a run; delete it, and the command that started "
-        "the run continues it"
-    )
+def _home(settings: Settings) -> Path:
+    runs = settings.results_dir / "runs"
+    if "class_path" in settings.config["data"]:
+        runs /= snake_case(settings.config["data"]["class_path"].rsplit(".", 1)[-1])
+    return runs / architecture_name(settings.config["model"]["layers"]) / settings.estimator_name

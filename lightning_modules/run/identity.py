@@ -1,28 +1,30 @@
 """What tells one run from another: the settings that can change its result.
 
-An absent setting means its default, and so does null: a config that was saved before a setting existed, here or in
-Lightning's Trainer, is the same run as one that has the setting at its default.
+An absent setting means its default: a config that was saved before a setting existed, here or in Lightning's Trainer,
+is the same run as one that has the setting at its default.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import inspect
+import sys
 from collections.abc import Mapping
-from functools import lru_cache
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import pytorch_lightning as pl
 from torch import Tensor
 
+from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.untrusted_configs import read_yaml
-from lightning_modules.run.settings import BASE, Config, class_defaults, complete, data_settings, default_config, listed
+from lightning_modules.run.settings import BASE, DEFAULT_OPTIMIZER, Config, data_settings, listed
 from lightning_modules.sbn_module import INSTANTIATOR, SBNModule
 
 # Settings that cannot change a result, or only say where things are; the seeds follow seed_everything
 NO_PART_OF_IDENTITY = (
-    *("config", "results_dir", "ckpt_path", "weights_only", "verbose", "trainer.default_root_dir", "trainer.logger"),
+    *("results_dir", "trainer.default_root_dir", "trainer.logger"),
     *("data.data_dir", "data.init_args.data_dir", "data.seed", "data.init_args.seed", "model.seed", "model.data_size"),
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.enable_checkpointing"),
     *("trainer.enable_autolog_hparams", "trainer.num_sanity_val_steps", "trainer.profiler"),
@@ -33,64 +35,70 @@ OF_EVALUATION = (
 )
 MUST_FIT = ("architecture", "estimator", "data")
 RANKS = "number of ranks"
+OWN_PACKAGES = ("releg", "lightning_modules")
 PARTS = ("logger", "callbacks", "plugins")  # of a Trainer, which base.yaml lists
 
 
 def settings_of(config: Config) -> dict[str, Any]:
     """All settings that can change a run's result, flat: {"model.loss": "sum", ...}."""
-    whole = complete(config)
-    whole["trainer"] = whole["trainer"] | {name: added(name, whole["trainer"].get(name)) or None for name in PARTS}
-    flat = _flatten({**whole, "data": data_settings(whole["data"])})
-    return {key: value for key, value in flat.items() if not _is_under(key, NO_PART_OF_IDENTITY) and value is not None}
+    parts = {name: added(config["trainer"].get(name)) or None for name in PARTS}
+    flat = _flatten({**config, "trainer": {**config["trainer"], **parts}, "data": data_settings(config["data"])})
+    return {key: value for key, value in flat.items() if not _is_under(key, NO_PART_OF_IDENTITY)}
 
 
-def added(name: str, parts: Any) -> list[Any]:
-    """The loggers, callbacks or plugins that are not base.yaml's: those watch a run and do not change it."""
-    return [
-        part for part in listed(parts) if not isinstance(part, bool) and part["class_path"] not in _of_every_run()[name]
-    ]
-
-
-@lru_cache
-def _of_every_run() -> dict[str, set[str]]:
-    trainer = read_yaml(BASE)["trainer"]
-    return {name: {part["class_path"] for part in trainer[name]} for name in PARTS}
+def added(parts: Any) -> list[Any]:
+    """The loggers, callbacks or plugins besides those of this package, which watch a run and do not change it."""
+    described = [part for part in listed(parts) if not isinstance(part, bool)]
+    return [part for part in described if not part["class_path"].startswith(f"{__package__}.")]
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings in which two runs differ, each with its two values."""
-    here, there = _with_defaults(one), _with_defaults(other)
-    pairs = {key: (here.get(key), there.get(key)) for key in sorted({*one, *other})}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    left, right = (_flatten(dict(settings), into_lists=True) for settings in (one, other))
+    names = sorted({*left, *right})
+    left, right = {**_defaults(left), **left}, {**_defaults(right), **right}
+    pairs = {name: (left.get(name), right.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat settings that may be older than some of the defaults, those of the classes they name included."""
-    known = {key: complete(value) for key, value in settings.items() if value is not None}
+def _defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What base.yaml says, the defaults of the classes beneath it, and of those that these flat settings name."""
+    base = read_yaml(BASE)
+    classes = {"trainer": pl.Trainer, "model": SBNModule, "data": BinarizedMNIST}
+    parts: dict[str, Any] = {name: class_defaults(kind) | base[name] for name, kind in classes.items()}
+    parts["model"]["optimizer"] = DEFAULT_OPTIMIZER
     of_classes = {
-        f"{key.removesuffix('class_path')}init_args.{name}": default
-        for key, class_path in known.items()
-        if key.endswith(".class_path")
-        for name, default in class_defaults(class_path).items()
+        f"{name.removesuffix('class_path')}init_args.{key}": default
+        for name, class_path in settings.items()
+        if name.endswith(".class_path")
+        for key, default in class_defaults(_class_at(str(class_path))).items()
     }
-    return _defaults() | of_classes | known
+    return settings_of({**base, **parts}) | of_classes
 
 
-@lru_cache
-def _defaults() -> dict[str, Any]:
-    return settings_of(default_config())
+def _class_at(class_path: str) -> Any:
+    """A class that is loaded already, or one of this project; None instead of any other."""
+    module, _, name = class_path.rpartition(".")
+    if module.split(".")[0] in OWN_PACKAGES:
+        with suppress(ImportError):
+            import_module(module)
+    return getattr(sys.modules.get(module), name, None)
+
+
+def class_defaults(kind: Any) -> dict[str, Any]:
+    """The plain defaults in a class's signature."""
+    parameters = inspect.signature(kind).parameters.values() if isinstance(kind, type) else ()
+    return {each.name: each.default for each in parameters if isinstance(each.default, (bool, int, float, str))}
 
 
 def identity_of(config: Config, module: SBNModule, data: BinaryImages, ranks: int = 1) -> dict[str, Any]:
     """What a checkpoint says about the run that it belongs to."""
-    settings = settings_of(config)
     return {
         "architecture": module.model.architecture,
         "estimator": type(module.estimator).__name__,
         "data": data.checksum,
         RANKS: ranks,
-        "settings": settings,
-        "hash": hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16],
+        "settings": settings_of(config),
     }
 
 
@@ -146,15 +154,10 @@ def check_ranks(checkpoint: Mapping[str, Any], identity: Mapping[str, Any], fix:
 def check_settings(
     checkpoint: Mapping[str, Any], identity: Mapping[str, Any], fix: str, ignored: tuple[str, ...] = ()
 ) -> None:
-    """Raise ValueError, naming the first difference, unless the checkpoint was trained with these settings.
-
-    A checkpoint written before settings were part of it has none to compare.
-    """
-    settings = checkpoint["identity"].get("settings")
-    if isinstance(settings, dict) and checkpoint["identity"].get("hash") != identity["hash"]:
-        for key, (there, here) in differences(settings, identity["settings"]).items():
-            if not _is_under(key, ignored):
-                _compare(key, there, here, fix)
+    """Raise ValueError, naming the first difference, unless the checkpoint was trained with these settings."""
+    for key, (there, here) in differences(checkpoint["identity"]["settings"], identity["settings"]).items():
+        if not _is_under(key, ignored):
+            _compare(key, there, here, fix)
 
 
 def _compare(key: str, there: Any, here: Any, fix: str) -> None:
@@ -166,8 +169,10 @@ def _is_under(key: str, names: tuple[str, ...]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
-def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+def _flatten(value: Any, prefix: str = "", into_lists: bool = False) -> dict[str, Any]:
+    if into_lists and isinstance(value, list):
+        value = dict(enumerate(value))
     if not isinstance(value, dict) or not value:
         return {prefix: value}
-    parts = (_flatten(inner, f"{prefix}.{key}" if prefix else str(key)) for key, inner in value.items())
+    parts = (_flatten(inner, f"{prefix}.{key}" if prefix else str(key), into_lists) for key, inner in value.items())
     return {key: inner for part in parts for key, inner in part.items()}

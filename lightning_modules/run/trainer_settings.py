@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import pytorch_lightning as pl
-from lightning_fabric.plugins import CheckpointIO
 from pytorch_lightning.callbacks import LearningRateMonitor, ProgressBar
 
+from lightning_modules.command_line.untrusted_configs import read_yaml
 from lightning_modules.run.checkpoints import SafeCheckpointIO
 from lightning_modules.run.saving import BestCheckpoint, LastCheckpoint
-from lightning_modules.run.settings import listed
+from lightning_modules.run.settings import BASE, listed
 from lightning_modules.run.step_overhead import NoProfiler
 from lightning_modules.sbn_module import check_precision
 
@@ -28,6 +27,7 @@ NOT_ZERO = (
     *("max_steps", "max_epochs", "val_check_interval", "check_val_every_n_epoch", "log_every_n_steps"),
     *("limit_train_batches", "accumulate_grad_batches"),
 )
+NEEDED = (BestCheckpoint, LastCheckpoint, SafeCheckpointIO)  # a run is continued by these
 
 
 def check_trainer(trainer: Mapping[str, Any], command: str) -> None:
@@ -35,13 +35,12 @@ def check_trainer(trainer: Mapping[str, Any], command: str) -> None:
     for name, (accepted, expected) in REFUSED.items():
         if (value := trainer.get(name)) not in accepted:
             raise ValueError(f"trainer.{name} is {value}, expected {expected}")
+    for name, default in read_yaml(BASE)["trainer"].items():
+        if default is not None and trainer.get(name, default) is None:  # null would be Lightning's default, not ours
+            raise ValueError(f"trainer.{name} is null, expected a value; leave it out for {default}")
     for name in (*NOT_ZERO, f"limit_{'val' if command == 'validate' else 'test'}_batches"):
         if trainer.get(name) == 0 and trainer[name] is not False:
             raise ValueError(f"trainer.{name} is 0, expected a positive number; leave it out for the default")
-    for name, argument in inspect.signature(pl.Trainer.__init__).parameters.items():
-        takes_null = argument.default is None or type(None) in get_args(argument.annotation)
-        if not takes_null and trainer.get(name, argument.default) is None:
-            raise ValueError(f"trainer.{name} is null, expected a value; leave it out for {argument.default}")
     check_precision(trainer.get("precision"))
 
 
@@ -51,22 +50,21 @@ def adjusted(given: Mapping[str, Any]) -> dict[str, Any]:
     A run that is shorter than the interval between validations still ends with one.
     """
     interval, steps = given["val_check_interval"], given["max_steps"]
-    plugins = listed(given["plugins"])
+    callbacks, plugins = listed(given["callbacks"]), listed(given["plugins"])
+    for kind in NEEDED:
+        if not any(isinstance(part, kind) for part in (*callbacks, *plugins)):
+            raise ValueError(
+                f"trainer has no {kind.__name__}, expected all of base.yaml and your own; add to its lists by "
+                "callbacks+: or plugins+: in a config, or by --trainer.callbacks+= on the command line"
+            )
     return {
-        "callbacks": _callbacks(listed(given["callbacks"]), given["enable_progress_bar"], given["logger"]),
-        "plugins": plugins if any(isinstance(p, CheckpointIO) for p in plugins) else [*plugins, SafeCheckpointIO()],
+        "callbacks": _callbacks(callbacks, given["enable_progress_bar"], given["logger"]),
         "profiler": given["profiler"] or NoProfiler(),
         "val_check_interval": min(interval, steps) if isinstance(interval, int) and steps > 0 else interval,
     }
 
 
 def _callbacks(given: list[pl.Callback], has_bar: bool | None, logger: Any) -> list[pl.Callback]:
-    for kind in (BestCheckpoint, LastCheckpoint):
-        if not any(isinstance(callback, kind) for callback in given):
-            raise ValueError(
-                f"trainer.callbacks has no {kind.__name__}, expected all of base.yaml and your own; write callbacks+: "
-                "in a config, or --trainer.callbacks+= on the command line, to add to them"
-            )
     bars = [callback for callback in given if isinstance(callback, ProgressBar)]
     left_out: list[pl.Callback] = [*(bars if has_bar is False else bars[:-1])]
     left_out += [callback for callback in given if isinstance(callback, LearningRateMonitor) and logger is False]

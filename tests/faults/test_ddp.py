@@ -5,28 +5,23 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import torch
-from lightning_fabric.plugins.environments import LightningEnvironment
-from torch import Tensor, distributed
+from torch import Tensor
 
 from lightning_modules import cli
-from lightning_modules.run import ranks
 from lightning_modules.run.csv_files import read_variances
 from tests.faults.ddp_gradients import CASES, STEPS, record
 from tests.lightning_modules import commands_helper
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg, releg_command
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, wait_for_new_checkpoint
-from tests.processes import children_of, end_all, listening_on
+from tests.processes import children_of, end_all
 
 TWO_RANKS = (
     *("--trainer.accelerator", "cpu", "--trainer.devices", "2", "--trainer.strategy", "ddp"),
     *("--data.batch_size", "50"),
 )
-LOOPBACK = "0100007F"  # 127.0.0.1, on a machine whose bytes are in Intel's order
 MEASURED = """
 trainer:
   callbacks+:
@@ -71,30 +66,6 @@ def test_two_ranks_of_50_images_have_the_gradients_of_one_process_with_100(case:
 
 def largest(values: Tensor) -> float:
     return float(values.abs().max())
-
-
-def test_the_ranks_of_one_machine_meet_where_no_other_machine_can_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "LOCAL_RANK",
-        "GLOO_SOCKET_IFNAME",
-        "NCCL_SOCKET_IFNAME",
-        "RELEG_PARENT",
-    ):
-        monkeypatch.setenv(name, "put back afterwards")
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    before = listening_on(os.getpid())
-    ranks.share_machine(cast(Any, SimpleNamespace(num_devices=2, num_nodes=1)))
-    lightning = LightningEnvironment()  # what it chooses itself if nobody says where to meet
-    os.environ.setdefault("MASTER_ADDR", lightning.main_address)
-    os.environ.setdefault("MASTER_PORT", str(lightning.main_port))
-    distributed.init_process_group("gloo", rank=0, world_size=1)
-    try:
-        assert listening_on(os.getpid()) - before == {LOOPBACK}
-    finally:
-        distributed.destroy_process_group()
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
@@ -142,7 +113,6 @@ def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
         process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         wait_for_new_checkpoint(folder, process)
         (second,) = (child for child in children_of(process.pid) if "lightning_modules.cli" in child.command)
-        assert listening_on(process.pid) | listening_on(second.pid) == {LOOPBACK}
         os.kill(process.pid if victim == "first" else second.pid, signal.SIGKILL)
         _, complaint = process.communicate(timeout=60)
         assert process.returncode in ((-signal.SIGKILL,) if victim == "first" else (-signal.SIGKILL, 2)), complaint
@@ -158,17 +128,6 @@ def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
 
 
 @pytest.mark.long
-def test_another_number_of_ranks_is_refused_with_one_sentence(
-    undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = fit(tmp_path, "--ckpt_path", str(undisturbed / "best.ckpt"))
-    assert cli.main(arguments) == 2
-    assert "the checkpoint's number of ranks is 2, expected 1; " in capsys.readouterr().err
-    tested = ["test", *arguments[1:], "--data.batch_size", "50"]
-    assert cli.main(tested) == 0  # what was trained on two can be tested on one
-    assert cli.main(fit(tmp_path)) == 0
-    refused = releg(*fit(tmp_path, *TWO_RANKS, "--ckpt_path", str(folder_of(tmp_path) / "best.ckpt")))
-    assert refused.returncode == 2
-    (complaint,) = (line for line in refused.stderr.splitlines() if line.startswith("releg: "))
-    assert "the checkpoint's number of ranks is 1, expected 2; " in complaint
-    assert "Traceback" not in refused.stderr
+def test_what_was_trained_on_two_ranks_can_be_tested_on_one(undisturbed: Path, tmp_path: Path) -> None:
+    arguments = fit(tmp_path, "--ckpt_path", str(undisturbed / "best.ckpt"), "--data.batch_size", "50")
+    assert cli.main(["test", *arguments[1:]]) == 0

@@ -226,7 +226,7 @@ def test_a_disk_that_is_full_when_a_checkpoint_is_written(copy: Path, reference:
         check=False,
     )  # fmt: skip
     assert stopped.returncode == 2
-    assert stopped.stderr.splitlines()[-1].startswith("releg: cannot write ")
+    assert stopped.stderr.splitlines()[-1].startswith("releg: cannot use ")
     assert "Traceback" not in stopped.stderr
     kept = [path.read_bytes() for path in folder_of(copy).glob("*.ckpt")]
     assert before["last.ckpt"] in kept

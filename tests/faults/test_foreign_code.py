@@ -13,12 +13,11 @@ import torch
 import yaml
 
 from lightning_modules import cli
-from lightning_modules.command_line.startup import find_own_modules
-from lightning_modules.command_line.untrusted_configs import read_yaml
+from lightning_modules.command_line.untrusted_configs import find_own_modules, read_yaml
 from lightning_modules.run.load import load_run
 from lightning_modules.sbn_module import SBNModule
 from releg.checkpoint_file import DIGEST
-from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, releg_command
+from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 PLAIN = "releg.estimators.likelihood_ratio.LikelihoodRatio"
@@ -37,7 +36,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with the likelihood ratio."""
     results = tmp_path_factory.mktemp("run")
     assert cli.main(["fit", *TINY, *SHORT, "--model.estimator", PLAIN, "--results_dir", str(results)]) == 0
-    return results / "runs" / "6-12" / "likelihood_ratio_plain" / "seed0"
+    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
 
 
 @pytest.fixture
@@ -119,11 +118,9 @@ def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp
     )
     for name in [*installed.split(), *tried.split()]:
         (tmp_path / f"{name}.py").write_text(MODULE)
-    (tmp_path / "base").mkdir()  # base.yaml is given below: no module of that folder
     given = [*TINY, *SHORT, "--model.estimator", "LikelihoodRatio", "--results_dir", "r"]
-    done = subprocess.run(
-        releg_command("fit", *given), cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
+    command = [str(Path(sys.executable).with_name("releg")), "fit", *given]
+    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert not (tmp_path / "code_was_run").exists()
     assert done.returncode == 0, done.stderr
 
@@ -169,18 +166,11 @@ def test_a_config_that_would_fill_the_memory_is_refused(
     text: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "config.yaml").write_text(text)
-    (folder / "measured.yaml").write_text(text)
     began = time.process_time()
     with pytest.raises(ValueError, match="expected a config"):
         read_yaml(folder / "config.yaml")
     assert time.process_time() - began < 1.0
     ckpt = ["--ckpt", str(folder / "best.ckpt")]
-    for command in (
-        ["test", *ckpt],
-        ["variance", *ckpt],
-        ["fit", "--config", "config.yaml"],
-        ["variance", *ckpt, "--estimators", "measured.yaml"],
-    ):
-        assert cli.main(command) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert "values, expected" in said or "lists within each other" in said or "is damaged, expected" in said
+    for command in ("test", "variance"):
+        assert cli.main([command, *ckpt]) == 2
+        assert "is damaged, expected" in capsys.readouterr().err.splitlines()[-1]

@@ -1,10 +1,8 @@
-"""Checkpoints that the user names: evaluated with nothing else given, and the start of a run only once."""
+"""Checkpoints that the user names: evaluated with nothing else given, and no start of a run."""
 
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-import pytorch_lightning as pl
 
 from lightning_modules import cli
 from tests.lightning_modules.commands_helper import fit, folder_of
@@ -36,30 +34,9 @@ def test_a_checkpoint_is_enough_to_test_it(option: str, run: Path, capsys: pytes
     assert rows == {name: str(value) for name, value in result(run).items() if name.startswith("test/")}
 
 
-class Interrupted(pl.Callback):
-    """Notes the steps at which training begins; interrupts it the first time."""
-
-    began: ClassVar[list[int]] = []
-
-    def on_train_start(self, trainer: pl.Trainer, *args: object) -> None:
-        self.began.append(trainer.global_step)
-
-    def on_train_batch_start(self, trainer: pl.Trainer, *args: object) -> None:
-        if len(self.began) == 1 and trainer.global_step == 95:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("option", ["--ckpt", "--ckpt_path"])
-def test_a_given_checkpoint_is_the_start_only_once(
-    option: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_run_follows_from_its_settings_and_starts_from_no_other(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level("INFO", logger="releg")
-    monkeypatch.setattr(Interrupted, "began", [])
-    config = tmp_path / "interrupted.yaml"
-    config.write_text(f"trainer: {{callbacks+: [{{class_path: {Interrupted.__module__}.Interrupted}}]}}")
-    slower = ["--model.optimizer.init_args.lr", "0.0001", "--trainer.max_steps", "100"]
-    given = fit(tmp_path, option, str(run / "last.ckpt"), "--config", str(config), *slower)
-    assert [cli.main(given), cli.main(given)] == [130, 0]
-    assert Interrupted.began == [60, 80]
-    assert caplog.text.count("was trained with model.optimizer.init_args.lr 0.001; from here on it is 0.0001") == 1
-    assert result(folder_of(tmp_path))["steps"] == 100
+    assert cli.main(fit(tmp_path, "--ckpt", str(run / "last.ckpt"))) == 2
+    assert "expected none, since a run follows from its settings" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

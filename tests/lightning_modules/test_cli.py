@@ -102,19 +102,22 @@ def test_an_unknown_key_in_a_config_file_is_named(tmp_path: Path, capsys: pytest
     assert "learning_rat" in capsys.readouterr().err
 
 
-def test_the_command_works_from_another_folder_and_explains_itself(tmp_path: Path) -> None:
+def test_help_from_any_folder_begins_with_two_examples_and_the_projects_own_settings(tmp_path: Path) -> None:
     explained = releg("fit", "--help", cwd=tmp_path)
     assert explained.returncode == 0
-    for words in (
-        "units per layer, shallow first",
-        "coefficient on all weight matrices",
-        "--data.help NAME explain the settings of a class",
-    ):
-        assert words in " ".join(explained.stdout.split()), words
+    usage, _, *examples = explained.stdout.splitlines()
+    assert usage == "usage: releg fit [OPTIONS]"
+    assert [line[:19] for line in examples[:2]] == ["releg fit --config "] * 2
+    parts = ["--results_dir", "units per layer, shallow first", "--data.help [CLASS", "--trainer.max_steps MAX_STEPS"]
+    assert sorted(parts, key=explained.stdout.index) == parts, "our own settings first"
+
+
+@pytest.mark.parametrize("option", ["--weights_only", "--return_predictions"])
+def test_what_would_be_dropped_is_no_option(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["predict", option, "false"]) == 2
+    assert option in capsys.readouterr().err
 
 
 def test_a_data_set_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(["fit", "--data.help", "BinarizedMNIST"])
-    assert end.value.code == 0
+    assert cli.main(["fit", "--data.help", "BinarizedMNIST"]) == 0
     assert "redraws the training bits" in " ".join(capsys.readouterr().out.split())

@@ -112,7 +112,7 @@ class Explodes(CommonRandomNumbers):
 def test_a_loss_that_is_not_finite_stops_with_a_sentence_and_the_last_good_checkpoint_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lightning_modules.run.checkpoints import load_checkpoint
+    from lightning_modules.run.checkpoints import load_run_checkpoint
 
     estimator = f"{Explodes.__module__}.Explodes"
     assert cli.main(["fit", *TINY, "--model.estimator", estimator, "--results_dir", str(tmp_path)]) == 2
@@ -120,7 +120,7 @@ def test_a_loss_that_is_not_finite_stops_with_a_sentence_and_the_last_good_check
     assert "generative.0.weight" in error
     assert "last good checkpoint" in error
     (last,) = tmp_path.rglob("last.ckpt")
-    state = load_checkpoint(last)
+    state = load_run_checkpoint(last)
     assert state["global_step"] == 20
     assert all(bool(torch.isfinite(value).all()) for value in state["state_dict"].values())
 

@@ -6,12 +6,34 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from lightning_modules.grid.plan import RunStatus
-from lightning_modules.grid.process import PROGRESS, last_words
-from lightning_modules.run.parent import Progress, read_progress
+from lightning_modules.grid.process import last_words
 from lightning_modules.run.result import read_result
+from releg.records.file_names import METRICS
+
+TAIL = 2000  # bytes of metrics.csv, more than the rows that are logged together
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    step: int
+    elbo: float  # of the last batch that was logged
+
+
+def read_progress(metrics: Path) -> Progress | None:
+    """What the last rows of a metrics.csv say, of which the first and the last may be cut; None if they say nothing."""
+    with metrics.open("rb") as file:
+        file.seek(max(0, metrics.stat().st_size - TAIL))
+        rows = [line.split(",") for line in file.read().decode(errors="replace").splitlines()[1:]]
+    elbos = [(row[0], row[3]) for row in rows if len(row) == 4 and row[2] == "train/elbo"]
+    try:
+        return Progress(int(elbos[-1][0]), float(elbos[-1][1])) if elbos else None
+    except ValueError:
+        return None
 
 
 @dataclass
@@ -21,9 +43,16 @@ class Job:
     status: RunStatus
     started: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        self._metrics = self.status.folder / METRICS
+        self._before = self._changed()  # by an earlier process, which was interrupted
+
     def progress(self) -> Progress | None:
         """How far it is; none before training starts."""
-        return read_progress(self.status.folder / PROGRESS)
+        return None if self._changed() == self._before else read_progress(self._metrics)
+
+    def _changed(self) -> int:
+        return self._metrics.stat().st_mtime_ns if self._metrics.is_file() else 0
 
     @property
     def seconds(self) -> float:

@@ -105,8 +105,6 @@ def _running() -> Iterator[list[LocalJob]]:
         yield running
     finally:
         process.stop([job.process for job in running])
-        for job in running:
-            process.remove_progress(job.status.folder)
 
 
 def _start(status: RunStatus, threads: int, keep_open: int, where: str | None) -> LocalJob:
@@ -115,5 +113,4 @@ def _start(status: RunStatus, threads: int, keep_open: int, where: str | None) -
 
 
 def _end(job: LocalJob) -> Ended:
-    process.remove_progress(job.status.folder)
     return judge(job, job.process.returncode)

@@ -100,7 +100,6 @@ class RayLauncher(Launcher):
         jobs: dict[Any, Job] = {}
         try:
             for status in waiting:
-                process.remove_progress(status.folder)
                 arguments = (str(status.folder), str(status.run), status.run.arguments, self.threads)
                 jobs[task.remote(*arguments)] = Job(status)
             started: set[Any] = set()

@@ -54,7 +54,7 @@ def test_every_budget_can_be_placed_and_measures_the_architecture_of_figure_1(na
         status = status_of(run)
         assert architecture_name(status.config["model"]["layers"]) == run.architecture
         assert (status.result, status.steps_done) == (None, 0)
-        callbacks = added("callbacks", status.config["trainer"].get("callbacks"))
+        callbacks = added(status.config["trainer"].get("callbacks"))
         if callbacks:
             measured.append((run.architecture, run.estimator))
             assert all(each["class_path"].endswith(GradientVariance.__name__) for each in callbacks)

@@ -8,9 +8,8 @@ import pytest
 from lightning_modules.grid.estimate import Cost
 from lightning_modules.grid.launchers.contract import Ended, Job
 from lightning_modules.grid.plan import GridRun, RunStatus
-from lightning_modules.grid.process import PROGRESS
 from lightning_modules.grid.progress import GridProgress, duration
-from lightning_modules.run.parent import Progress, write_progress
+from lightning_modules.run.csv_files import MetricsCSV
 from lightning_modules.run.result import write_result
 from releg.records.names import ARCHITECTURES, ESTIMATORS
 from tests.lightning_modules.run_states import RESULT
@@ -40,8 +39,10 @@ def test_the_bar_counts_predicted_work(tmp_path: Path) -> None:
         in out.getvalue()
     )
     two[1].folder.mkdir()
-    write_progress(two[1].folder / PROGRESS, Progress(50, -130.0))
-    progress.update([Job(two[1])], [])
+    job = Job(two[1])
+    assert job.progress() is None
+    MetricsCSV(two[1].folder).log_metrics({"train/elbo": -130.0, "val/elbo": -140.0}, 50)
+    progress.update([job], [])
     progress._bar.refresh()
     assert out.getvalue().rsplit("\r", 1)[-1].startswith(" 62% |"), "10 of 40 seconds, and half of the other 30"
     assert "SBN(200-200) crn seed 0: step 50 of 100, elbo -130.0" in out.getvalue()

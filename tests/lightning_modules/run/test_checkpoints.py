@@ -7,12 +7,17 @@ import pytest
 import torch
 
 from lightning_modules.run import checkpoints
-from lightning_modules.run.checkpoints import SafeCheckpointIO, find_newest, load_checkpoint
+from lightning_modules.run.checkpoints import SafeCheckpointIO, find_newest, load_run_checkpoint
 from releg.checkpoint_file import DamagedCheckpointError
 
 
 def content(number: int) -> dict[str, object]:
-    return {"state_dict": {"w": torch.arange(40.0) + number}, "step": number, "nested": [1, (2.5, "x"), None, True]}
+    return {
+        "identity": {},
+        "state_dict": {"w": torch.arange(40.0) + number},
+        "step": number,
+        "nested": [1, (2.5, "x"), None, True],
+    }
 
 
 def write(path: Path, number: int = 0) -> Path:
@@ -21,7 +26,7 @@ def write(path: Path, number: int = 0) -> Path:
 
 
 def test_what_is_saved_is_loaded_and_nothing_else_is_left(tmp_path: Path) -> None:
-    loaded = load_checkpoint(write(tmp_path / "last.ckpt", 3))
+    loaded = load_run_checkpoint(write(tmp_path / "last.ckpt", 3))
     assert torch.equal(loaded["state_dict"]["w"], torch.arange(40.0) + 3)
     assert loaded["step"] == 3
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
@@ -33,7 +38,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     for size in [0, 1, 10, len(whole) // 3, len(whole) // 2, len(whole) - 100, len(whole) - 1]:
         path.write_bytes(whole[:size])
         with pytest.raises(DamagedCheckpointError, match=r"last\.ckpt"):
-            load_checkpoint(path)
+            load_run_checkpoint(path)
 
 
 def test_flipped_bits_never_change_what_is_loaded_unnoticed(tmp_path: Path) -> None:
@@ -45,7 +50,7 @@ def test_flipped_bits_never_change_what_is_loaded_unnoticed(tmp_path: Path) -> N
         damaged[position] ^= 0x10
         path.write_bytes(damaged)
         try:
-            loaded = load_checkpoint(path)
+            loaded = load_run_checkpoint(path)
         except DamagedCheckpointError:
             noticed += 1
         else:  # padding and zip headers carry no content
@@ -57,7 +62,7 @@ def test_a_file_that_is_no_archive_at_all_is_told_as_damaged(tmp_path: Path) -> 
     path = tmp_path / "last.ckpt"
     path.write_bytes(b"\x80\x02X\xff")  # a pickle that ends within a number
     with pytest.raises(DamagedCheckpointError, match=r"last\.ckpt is damaged"):
-        load_checkpoint(path)
+        load_run_checkpoint(path)
 
 
 class Payload:
@@ -76,14 +81,13 @@ def test_a_checkpoint_that_carries_code_is_refused_and_the_code_not_run(
     else:
         path.write_bytes(pickle.dumps({"payload": Payload()}))
     with pytest.raises(DamagedCheckpointError, match="without running code"):
-        load_checkpoint(path)
+        load_run_checkpoint(path)
     assert not (tmp_path / "pwned").exists()
 
 
 def run_checkpoint(step: int) -> dict[str, Any]:
     """The least that a checkpoint of a run holds."""
-    parts: dict[str, Any] = {"identity": {}, "loops": {}, "callbacks": {}, "optimizer_states": [], "lr_schedulers": []}
-    return {**parts, "state_dict": {}, "global_step": step, "epoch": 0, "pytorch-lightning_version": "2"}
+    return {"identity": {}, "callbacks": {}, "state_dict": {}, "global_step": step}
 
 
 def newest(folder: Path, foreign_step: int = -1) -> str | None:
@@ -104,7 +108,7 @@ def test_damaged_and_foreign_checkpoints_are_reported_and_the_best_model_used(
     SafeCheckpointIO().save_checkpoint(run_checkpoint(2), tmp_path / "last.ckpt")
     assert newest(tmp_path) == "last.ckpt"
     assert newest(tmp_path, foreign_step=2) == "best.ckpt"
-    assert "last.ckpt belongs to another run: the checkpoint's seed_everything is 1, expected 0; skipped" in caplog.text
+    assert "last.ckpt cannot be continued: the checkpoint's seed_everything is 1, expected 0; skipped" in caplog.text
     (tmp_path / "last.ckpt").write_bytes(b"PK\x03\x04 half a checkpoint")
     assert newest(tmp_path) == "best.ckpt"
     assert "last.ckpt is damaged" in caplog.text
@@ -114,7 +118,8 @@ def test_a_run_whose_best_model_is_lost_trains_its_steps_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="releg")
-    SafeCheckpointIO().save_checkpoint(run_checkpoint(3) | {"knows_best": True}, tmp_path / "last.ckpt")
+    knows_best = run_checkpoint(3) | {"callbacks": {"BestCheckpoint": {"best_model_score": -1.0}}}
+    SafeCheckpointIO().save_checkpoint(knows_best, tmp_path / "last.ckpt")
     assert newest(tmp_path) is None
     assert "best.ckpt is missing or damaged, expected the best model so far; its steps are" in caplog.text
 
@@ -130,16 +135,16 @@ def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_half_file(
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
         write(path, 2)
-    assert load_checkpoint(path)["step"] == 1
+    assert load_run_checkpoint(path)["step"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_only_a_full_disk_is_answered_with_its_space(tmp_path: Path) -> None:
-    (tmp_path / "last.ckpt").mkdir()
-    with pytest.raises(OSError, match=r"\(Is a directory\), expected a file that can be written; change that"):
-        write(tmp_path / "last.ckpt")
+def test_a_checkpoint_of_another_program_is_refused_though_it_carries_a_digest(tmp_path: Path) -> None:
+    SafeCheckpointIO().save_checkpoint({"state_dict": {}}, tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match="has no identity or no weights, expected the checkpoint of a run"):
+        load_run_checkpoint(tmp_path / "other.ckpt")
 
 
 def test_a_missing_checkpoint_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
-        load_checkpoint(tmp_path / "nothing.ckpt")
+        load_run_checkpoint(tmp_path / "nothing.ckpt")

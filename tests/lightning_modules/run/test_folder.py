@@ -1,17 +1,15 @@
 """Where a run's files are, and who may write there."""
 
-import copy
 import multiprocessing
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lightning_modules.run import folder as run_folder
 from lightning_modules.run.folder import find_run_folder, read_config, save_config
-from lightning_modules.run.identity import differences, settings_of
+from lightning_modules.run.identity import settings_of
 from tests.lightning_modules.commands_helper import settings
 
 BASE = ["--config", "base.yaml", "--model.layers", "[3,2]"]
@@ -23,36 +21,23 @@ def folder_of(results: Path, *arguments: str) -> str:
     return str(find_run_folder(given).relative_to(results / "runs"))
 
 
-def test_folders_are_named_after_the_config_that_the_user_chose(tmp_path: Path) -> None:
-    mine = tmp_path / "slow_average.yaml"
-    baseline = {"class_path": "releg.baselines.RunningAverage", "init_args": {"decay": 0.99}}
+def test_folders_are_named_after_the_shipped_config_or_the_class(tmp_path: Path) -> None:
     path = "releg.estimators.likelihood_ratio.LikelihoodRatio"
-    estimator = {"class_path": path, "init_args": {"baselines": [baseline]}}
-    mine.write_text(yaml.safe_dump({"model": {"estimator": estimator}}))
     for config in ("likelihood_ratio", "likelihood_ratio_plain", "likelihood_ratio_average"):
         assert folder_of(tmp_path, "--config", f"estimator/{config}.yaml") == f"2-3/{config}/seed0"
-    assert folder_of(tmp_path, "--config", str(mine)) == "2-3/slow_average/seed0"
-    assert folder_of(tmp_path, "--model.estimator", path) == "2-3/likelihood_ratio_plain/seed0"
-    changed = ["--config", "estimator/leave_one_out.yaml", "--model.estimator.init_args.samples", "4"]
-    assert folder_of(tmp_path, *changed) == "2-3/leave_one_out/seed0"  # the name of its class
+    assert folder_of(tmp_path, *LR, "--config", "estimator/arm.yaml") == "2-3/arm/seed0"
+    assert (
+        folder_of(tmp_path, "--config", "estimator/arm.yaml", "--model.estimator", path) == "2-3/likelihood_ratio/seed0"
+    )
 
 
-def test_a_run_is_found_under_the_name_that_its_folder_had(tmp_path: Path) -> None:
-    plain = ["--config", "estimator/likelihood_ratio_plain.yaml"]
-    old = tmp_path / "runs" / "2-3" / "likelihood_ratio" / "seed0-2"
-    save_config(old, settings(*BASE, *plain).config)
-    assert folder_of(tmp_path, *plain) == "2-3/likelihood_ratio/seed0-2"
-    assert folder_of(tmp_path, "--config", str(old / "config.yaml")) == "2-3/likelihood_ratio/seed0-2"
-    assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0"
-
-
-def test_a_config_saved_before_the_optimiser_could_be_chosen_is_the_same_run(tmp_path: Path) -> None:
-    config = settings(*BASE, *LR).config
-    old = copy.deepcopy(config)
-    del old["model"]["optimizer"]
-    old["model"] |= {"learning_rate": 0.001, "smoothing": 0.99, "epsilon": 1e-8}
-    save_config(tmp_path, old)
-    assert not differences(settings_of(read_config(tmp_path)), settings_of(config))
+def test_a_run_is_found_by_its_config_where_others_have_left_holes(tmp_path: Path) -> None:
+    home = tmp_path / "runs" / "2-3" / "likelihood_ratio"
+    save_config(home / "seed0-2", settings(*BASE, *LR).config)
+    assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0-2"
+    assert folder_of(tmp_path, *LR, "--model.weight_decay", "0") == "2-3/likelihood_ratio/seed0"
+    save_config(home / "seed0", settings(*BASE, *LR, "--data.batch_size", "7").config)
+    assert folder_of(tmp_path, *LR, "--model.weight_decay", "0") == "2-3/likelihood_ratio/seed0-3"
 
 
 def test_runs_on_mnist_stay_where_they_were_and_others_have_their_own_folder(tmp_path: Path) -> None:

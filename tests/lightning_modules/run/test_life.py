@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import releg as library
 from lightning_modules import cli
-from lightning_modules.run.checkpoints import load_checkpoint
+from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.sbn_module import SBNModule
 from tests.lightning_modules.commands_helper import fit, folder_of
 from tests.lightning_modules.run_states import result
@@ -44,7 +44,7 @@ def test_the_best_model_can_be_evaluated_and_loaded_by_lightning_and_by_the_libr
     assert cli.main(["test", *saved]) == 0
     assert cli.main(["validate", *saved]) == 0
     module = SBNModule.load_from_checkpoint(best, map_location="cpu", test_samples=7)
-    state = load_checkpoint(best)["state_dict"]
+    state = load_run_checkpoint(best)["state_dict"]
     assert all(torch.equal(value, module.state_dict()[name]) for name, value in state.items())
     assert (type(module.estimator).__name__, module.test_samples) == ("LikelihoodRatio", 7)
     net = library.load(best)
@@ -59,8 +59,9 @@ def test_tensorboard_has_curves_images_and_hyperparameters(run: Path) -> None:
 
 
 def test_with_keys_taken_out_of_its_config_a_run_is_finished_and_with_a_changed_value_it_is_another(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="releg")
     shutil.copytree(run.parents[3], tmp_path, dirs_exist_ok=True)
     path = folder_of(tmp_path) / "config.yaml"
     config = yaml.safe_load(path.read_text())
@@ -70,7 +71,7 @@ def test_with_keys_taken_out_of_its_config_a_run_is_finished_and_with_a_changed_
     path.write_text(yaml.safe_dump(config))
     kept = {file: file.read_bytes() for file in path.parent.iterdir()}
     assert cli.main(fit(tmp_path)) == 0
-    assert "is finished already" in capsys.readouterr().err
+    assert "is finished already" in caplog.text
     config["model"]["weight_decay"] = 0.002
     path.write_text(yaml.safe_dump(config))
     assert cli.main(fit(tmp_path)) == 0

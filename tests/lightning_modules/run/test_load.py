@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightning_modules import cli
-from lightning_modules.run.checkpoints import load_checkpoint
+from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.load import load_run, load_trained
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import save_model
@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_module_data_and_step_are_those_of_the_checkpoint(run: Path) -> None:
     module, data, step = load_run(run / "last.ckpt")
-    state = load_checkpoint(run / "last.ckpt")
+    state = load_run_checkpoint(run / "last.ckpt")
     assert step == 4
     assert not module.training
     assert all(torch.equal(value, state["state_dict"][name]) for name, value in module.state_dict().items())

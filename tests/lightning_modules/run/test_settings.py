@@ -10,7 +10,7 @@ import yaml
 from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.identity import settings_of
-from lightning_modules.run.settings import build, estimator_name, find_config
+from lightning_modules.run.settings import build, find_config
 from tests.lightning_modules.commands_helper import settings
 from tests.pages import blocks, section
 
@@ -18,7 +18,7 @@ LAYERED = [
     *("--config", "base.yaml", "--config", "architecture/sbn_200_200.yaml"),
     *("--config", "estimator/common_random_numbers.yaml"),
 ]
-FLAT = {"binarization": "fixed", "batch_size": 50, "eval_batch_size": 500, "seed": 0}
+FLAT = {"data_dir": None, "binarization": "fixed", "batch_size": 50, "eval_batch_size": 500, "seed": 0}
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,3 @@ def test_building_what_a_config_describes_leaves_it_as_it_was(data: list[str], t
     before = copy.deepcopy(config)
     build(config, tmp_path)
     assert config == before
-
-
-@pytest.mark.parametrize("name", ["likelihood_ratio_plain", "gumbel_rao"])
-def test_a_saved_config_tells_estimators_of_one_class_apart(name: str) -> None:
-    given = settings(*LAYERED[:4], "--config", f"estimator/{name}.yaml")
-    assert estimator_name(given.config) == name == given.estimator_name

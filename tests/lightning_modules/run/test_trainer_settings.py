@@ -10,7 +10,7 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, ModelSummary, ProgressBar, Timer
 from pytorch_lightning.loggers import CSVLogger
-from pytorch_lightning.plugins import AsyncCheckpointIO
+from pytorch_lightning.plugins.environments import SLURMEnvironment
 from pytorch_lightning.profilers import SimpleProfiler
 
 from lightning_modules.cli import RelegCLI
@@ -59,9 +59,9 @@ ACT: dict[str, tuple[str, See]] = {  # value on the command line, what is seen o
     "inference_mode": ("false", lambda trainer: not trainer.test_loop.inference_mode),
     "profiler": ("simple", lambda trainer: isinstance(trainer.profiler, SimpleProfiler)),
     "detect_anomaly": ("true", is_("_detect_anomaly", True)),
-    "plugins": (
-        "pytorch_lightning.plugins.io.AsyncCheckpointIO",
-        lambda trainer: isinstance(trainer.strategy.checkpoint_io, AsyncCheckpointIO),
+    "plugins+": (
+        "pytorch_lightning.plugins.environments.SLURMEnvironment",
+        lambda trainer: isinstance(trainer._accelerator_connector.cluster_environment, SLURMEnvironment),
     ),
     "reload_dataloaders_every_n_epochs": ("2", lambda trainer: trainer.fit_loop._combined_loader is None),
     "enable_autolog_hparams": ("false", is_("enable_autolog_hparams", False)),
@@ -123,10 +123,12 @@ def test_an_argument_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["--trainer.plugins", "pytorch_lightning.plugins.io.AsyncCheckpointIO"], "trainer has no SafeCheckpointIO"),
+        (["--trainer.val_check_interval", "null"], "trainer.val_check_interval is null, expected a value"),
         *((["--trainer." + name, "0"], f"trainer.{name} is 0, expected a positive number") for name in POSITIVE),
         (
             ["--trainer.callbacks", "pytorch_lightning.callbacks.ModelSummary"],
-            "trainer.callbacks has no BestCheckpoint",
+            "trainer has no BestCheckpoint, expected all of base.yaml and your own",
         ),
     ],
 )
@@ -140,7 +142,7 @@ def test_parts_are_added_to_those_of_every_run(tmp_path: Path) -> None:
     stopping = "--trainer.callbacks+=pytorch_lightning.callbacks.EarlyStopping"
     added = ["--trainer.logger+=pytorch_lightning.loggers.CSVLogger", stopping, "--trainer.callbacks.monitor=val/elbo"]
     trainer: Any = built(
-        tmp_path, *added, "--trainer.plugins=pytorch_lightning.plugins.environments.LightningEnvironment"
+        tmp_path, *added, "--trainer.plugins+=pytorch_lightning.plugins.environments.LightningEnvironment"
     )
     assert [type(logger).__name__ for logger in trainer.loggers] == ["MetricsCSV", "RunTensorBoard", "CSVLogger"]
     assert trainer.loggers[2].save_dir == trainer.default_root_dir
@@ -154,6 +156,8 @@ def test_a_progress_bar_of_the_users_takes_the_place_of_the_runs() -> None:
     from lightning_modules.run.trainer_settings import adjusted
 
     given = [RunProgressBar(), BestCheckpoint(), LastCheckpoint(), ProgressBar()]
-    names = ("plugins", "enable_progress_bar", "logger", "profiler", "val_check_interval")
-    kept = adjusted({"callbacks": given, "max_steps": 3, **dict.fromkeys(names)})["callbacks"]
+    names = ("enable_progress_bar", "logger", "profiler", "val_check_interval")
+    kept = adjusted({"callbacks": given, "plugins": SafeCheckpointIO(), "max_steps": 3, **dict.fromkeys(names)})[
+        "callbacks"
+    ]
     assert kept == given[1:]
