@@ -240,12 +240,12 @@ class RelegCLI(LightningCLI):
         identity = self._identity(self.trainer.num_devices * self.trainer.num_nodes)
         model = {**self.settings.config["model"], "data_size": self.model.model.data_size}
         self.trainer.callbacks.insert(0, Stamp(identity, model))  # type: ignore[attr-defined]
-        start = life.find_start(self.folder, identity, self.model)
-        self.config_init.fit.ckpt_path = start and start.path
+        checkpoint, step = life.find_start(self.folder, identity, self.model)
+        self.config_init.fit.ckpt_path = checkpoint
         for logger in self.trainer.loggers:
             if isinstance(logger, MetricsCSV | RunTensorBoard):
-                logger.start_at(start.step if start else 0)
-        if start and changes:
+                logger.start_at(step)
+        if checkpoint and changes:
             say(f"resuming with {changes}; the result may differ from an uninterrupted run's")
 
     def after_fit(self) -> None:

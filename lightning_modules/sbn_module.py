@@ -196,7 +196,7 @@ class SBNModule(LightModule):
             # logging at every step would take a noticeable part of a step this short
             check_finite(self.model, elbo)  # not at every step: it waits for the GPU
             mean = self.trainer.strategy.reduce(elbo.mean(), reduce_op="mean")
-            self.report({"train/elbo": mean}, step + 1)
+            self.log_metrics({"train/elbo": mean}, step + 1)
         return loss
 
     def validation_step(self, x: Tensor, batch_idx: int) -> None:
@@ -205,10 +205,10 @@ class SBNModule(LightModule):
         self.elbo.update(bounds.elbo(self._log_weights(x, batch_idx, self.val_samples, generator)))
 
     def on_validation_epoch_end(self) -> None:
-        """Report val/elbo."""
+        """Log val/elbo."""
         elbo = self.elbo.compute()
         check_finite(self.model, elbo[None])
-        self.report({"val/elbo": elbo}, self.global_step)
+        self.log_metrics({"val/elbo": elbo}, self.global_step)
         self.elbo.reset()
 
     def test_step(self, x: Tensor, batch_idx: int) -> None:
@@ -218,9 +218,9 @@ class SBNModule(LightModule):
         self.bound.update(bounds.multi_sample(weights))
 
     def on_test_epoch_end(self) -> None:
-        """Report both bounds."""
+        """Log both bounds."""
         metrics = {"test/elbo": self.elbo.compute(), "test/multi_sample_bound": self.bound.compute()}
-        self.report(metrics, self.global_step)
+        self.log_metrics(metrics, self.global_step)
         self.elbo.reset()
         self.bound.reset()
 
@@ -232,7 +232,7 @@ class SBNModule(LightModule):
         """Log weights (B, samples). Only the first batch of a loader is checked: the rest comes from there, too."""
         return bounds.log_weights(self.model, x, samples, generator, checked=batch_idx > 0)
 
-    def report(self, metrics: dict[str, Tensor], step: int) -> None:
+    def log_metrics(self, metrics: dict[str, Tensor], step: int) -> None:
         """Log under the number of finished steps; Lightning's own count differs by one after an interruption."""
         self.log_dict({**metrics, "step": float(step)}, prog_bar=True)
 

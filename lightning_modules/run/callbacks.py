@@ -16,7 +16,7 @@ from torchvision.utils import make_grid
 
 from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.console import progress_bar
-from lightning_modules.run.csv_files import csv_loggers
+from lightning_modules.run.csv_files import MetricsCSV
 from lightning_modules.sbn_module import SBNModule
 from releg.sbn import SigmoidBeliefNet
 
@@ -42,8 +42,9 @@ class TrainingClock(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Tell metrics.csv where to ask for the time."""
-        for logger in csv_loggers(trainer):
-            logger.seconds = lambda: self.seconds
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsCSV):
+                logger.seconds = lambda: self.seconds
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start the clock."""

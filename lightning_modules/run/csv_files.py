@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
@@ -30,6 +29,7 @@ class MetricsCSV(Logger):
         super().__init__()
         self.path = Path(save_dir) / METRICS
         self.seconds: Callable[[], float] = lambda: 0.0  # of training; TrainingClock puts its own there
+        self._continued_at: int | None = None
 
     @property
     def name(self) -> str:
@@ -46,27 +46,24 @@ class MetricsCSV(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one row per number."""
+        """Append one row per number. It replaces a row logged just before the run was interrupted."""
+        numbers = {name: value for name, value in metrics.items() if name not in ("epoch", "step")}
+        if step is not None and step == self._continued_at:
+            self._keep(lambda row: int(row["step"]) != step or row["metric"] not in numbers)
+        rows = [(step, f"{self.seconds():.3f}", name, value) for name, value in numbers.items()]
         with self.path.open("a", newline="") as file:
-            writer = csv.writer(file)
-            if file.tell() == 0:
-                writer.writerow(METRICS_COLUMNS)
-            for name, value in metrics.items():
-                if name not in ("epoch", "step"):
-                    writer.writerow((step, f"{self.seconds():.3f}", name, value))
+            csv.writer(file).writerows([METRICS_COLUMNS, *rows] if file.tell() == 0 else rows)
 
     @rank_zero_only
     def start_at(self, step: int) -> None:
-        """Forget what was logged after `step`, and the test of its end: a run continued from there logs it again."""
-        if self.path.is_file():
-            rows = [row for row in read_metrics(self.path) if int(row["step"]) <= step]
-            kept = [[*row.values()] for row in rows if not row["metric"].startswith("test/")]
-            write_atomically(self.path, csv_text(METRICS_COLUMNS, kept))
+        """Forget what was logged after `step`: a run continued from there logs it again."""
+        self._continued_at = step
+        self._keep(lambda row: int(row["step"]) <= step)
 
-
-def csv_loggers(trainer: pl.Trainer) -> list[MetricsCSV]:
-    """The loggers that write a metrics.csv."""
-    return [logger for logger in trainer.loggers if isinstance(logger, MetricsCSV)]
+    def _keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
+        """Write the wanted rows only."""
+        kept = [[*row.values()] for row in read_metrics(self.path) if wanted(row)]
+        write_atomically(self.path, csv_text(METRICS_COLUMNS, kept))
 
 
 def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import TensorBoardLogger
@@ -29,13 +29,6 @@ Identity = Mapping[str, Any]
 Part = TypeVar("Part", bound=pl.Callback)
 
 
-class Start(NamedTuple):
-    """The checkpoint that a run continues from."""
-
-    path: Path
-    step: int
-
-
 @contextmanager
 def opened(settings: Settings) -> Iterator[Path]:
     """The run's folder, which this process holds; a run that could not begin leaves no config behind.
@@ -56,8 +49,8 @@ def opened(settings: Settings) -> Iterator[Path]:
                 (folder / CONFIG).unlink(missing_ok=True)
 
 
-def find_start(folder: Path, identity: Identity, module: SBNModule) -> Start | None:
-    """The run's newest checkpoint, if it has one."""
+def find_start(folder: Path, identity: Identity, module: SBNModule) -> tuple[Path | None, int]:
+    """The run's newest checkpoint, if it has one, and its step."""
 
     def check(checkpoint: dict[str, Any]) -> None:
         check_fits(checkpoint, identity, module.state_dict(), FIX)
@@ -65,11 +58,11 @@ def find_start(folder: Path, identity: Identity, module: SBNModule) -> Start | N
 
     found = find_newest(folder, check)
     if found is None:
-        return None
+        return None, 0
     path, checkpoint = found
     check_ranks(checkpoint, identity, FIX)
     say(f"continuing {folder} from {path.name}")
-    return Start(path, checkpoint["global_step"])
+    return path, checkpoint["global_step"]
 
 
 def check_for_evaluation(path: str | None, identity: Identity, module: SBNModule, command: str) -> int:
@@ -94,7 +87,15 @@ def finish(settings: Settings, trainer: pl.Trainer, module: SBNModule, data: Bin
     (metrics,) = trainer.test(module, datamodule=data, ckpt_path=best, verbose=False)
     bounds = {name: value for name, value in metrics.items() if name != "step"}
     if trainer.enable_autolog_hparams:
-        _log_hyperparameters(settings, trainer, bounds)
+        hyperparameters = {
+            "architecture": module.model.architecture,
+            "batch_size": data.batch_size,
+            "estimator": settings.estimator_name,
+            "learning_rate": settings.config["model"]["optimizer"]["init_args"].get("lr"),
+            "seed": module.seed,
+            "steps": result["steps"],
+        }
+        _log_hyperparameters(trainer, hyperparameters, bounds)
     if trainer.is_global_zero:
         write_result(folder, {**result, "best_step": load_run_checkpoint(best)["global_step"], **bounds})
         say(f"{folder} is finished. {_read_bound(folder)}")
@@ -104,12 +105,10 @@ def _find(trainer: pl.Trainer, kind: type[Part]) -> Part:
     return next(callback for callback in trainer.callbacks if isinstance(callback, kind))  # type: ignore[attr-defined]
 
 
-def _log_hyperparameters(settings: Settings, trainer: pl.Trainer, bounds: Mapping[str, float]) -> None:
+def _log_hyperparameters(trainer: pl.Trainer, hyperparameters: dict[str, Any], bounds: dict[str, float]) -> None:
     """What TensorBoard compares runs by, once: a logger that is told it at the start does not know the bounds."""
-    names = ("seed_everything", "model", "data")
-    hyperparameters = {"estimator": settings.estimator_name, **{name: settings.config[name] for name in names}}
     for logger in trainer.loggers:
-        metrics = [dict(bounds), trainer.global_step] if isinstance(logger, TensorBoardLogger) else []
+        metrics = [bounds, trainer.global_step] if isinstance(logger, TensorBoardLogger) else []
         logger.log_hyperparams(hyperparameters, *metrics)
         logger.save()
 

@@ -34,11 +34,11 @@ def provenance() -> dict[str, Any]:
     """Commit, versions, hardware and command line of this process."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": [_program(), *sys.argv[1:]],
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": _has_uncommitted_changes(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: metadata.version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": cores(),
@@ -100,12 +100,6 @@ def read_provenance(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _program() -> str:
-    """What was started; `python -m lightning_modules.cli` is the releg command."""
-    name = Path(sys.argv[0]).name
-    return "releg" if name == "cli.py" else name
-
-
 def _has_uncommitted_changes() -> bool:
     """Whether tracked files outside results/ have uncommitted changes; earlier runs rewrite the reports in results/."""
     return bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"))
@@ -117,13 +111,6 @@ def _git(*arguments: str) -> str:
     except FileNotFoundError:  # git is not installed
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _processor() -> str:

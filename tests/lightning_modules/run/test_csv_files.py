@@ -18,8 +18,11 @@ def test_a_continued_run_logs_again_what_came_after_its_checkpoint(tmp_path: Pat
     for step in (10, 20, 30):
         first.log_metrics({"train/elbo": float(-step), "epoch": 0.0, "step": float(step)}, step)
     first.log_metrics({"test/elbo": -20.5}, 20)  # by a process that was killed before it wrote the result
-    MetricsCSV(tmp_path).start_at(20)
-    assert logged(first.path) == [("10", "train/elbo", "-10.0"), ("20", "train/elbo", "-20.0")]
+    continued = MetricsCSV(tmp_path)
+    continued.start_at(20)
+    continued.log_metrics({"test/elbo": -21.0}, 20)
+    rows = [("10", "train/elbo", "-10.0"), ("20", "train/elbo", "-20.0"), ("20", "test/elbo", "-21.0")]
+    assert logged(first.path) == rows
 
 
 def test_a_row_that_was_cut_is_left_out(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What TensorBoard shows of a run."""
 
+import time
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -31,6 +32,7 @@ def test_tags_are_the_names_of_metrics_bounds_come_first_and_one_process_writes_
 
 def test_a_continued_run_hides_what_came_after_its_checkpoint(tmp_path: Path) -> None:
     for start in (0, 10):
+        time.sleep(start / 9)  # the next file is one of a later second, as its name says
         logger = RunTensorBoard(str(tmp_path))
         logger.start_at(start)
         for step in (start + 5, start + 10, start + 15):
