@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,19 +115,3 @@ def test_a_cluster_that_is_not_there_is_told_in_one_sentence(script: Script, tmp
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith("reproduce.sh: cannot join the Ray cluster at 127.0.0.1:9 (")
     assert "Traceback" not in err
-
-
-def test_without_ray_one_sentence_says_how_to_install_it(script: Script, tmp_path: Path) -> None:
-    blocked = (
-        "import sys; sys.modules['ray'] = None\n"
-        "from lightning_modules.grid.__main__ import main\nsys.exit(main(sys.argv[1:]))"
-    )
-    arguments = ["--launcher", "ray", "--results", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-c", blocked, *arguments], env=script.environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr == (
-        "reproduce.sh: there is no Ray here, expected it for --launcher ray; install it with pip install -e '.[ray]'; "
-        "see bash reproduce.sh --help\n"
-    )

@@ -55,6 +55,14 @@ def test_a_mistake_is_one_sentence_that_says_what_was_expected(arguments: list[s
         parse_options(arguments)
 
 
+def test_without_ray_one_sentence_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(
+        ValueError, match=r"there is no Ray here, expected it .*; install it with pip install -e '.\[ray\]'"
+    ):
+        parse_options(["--launcher", "ray"])
+
+
 def test_a_mistake_is_answered_before_lightning_is_loaded() -> None:
     program = (
         "import sys; from lightning_modules.grid.__main__ import main\n"
