@@ -64,21 +64,10 @@ class Way:
 
 def air(folder: Path, way: Way) -> Problem:
     """Attend, infer, repeat, with the settings of Pyro's tutorial."""
-    net = imported(folder / "air", "air").AIR(
-        num_steps=3,
-        x_size=50,
-        window_size=28,
-        z_what_size=50,
-        rnn_hidden_size=256,
-        encoder_net=[200],
-        decoder_net=[200],
-        predict_net=[200],
-        bl_predict_net=[200],
-        decoder_output_bias=-2,
-        decoder_output_use_sigmoid=True,
-        scale_prior_sd=0.2,
-        use_baselines=way.baseline == "nets",
-    )
+    sizes = {"num_steps": 3, "x_size": 50, "window_size": 28, "z_what_size": 50, "rnn_hidden_size": 256}
+    nets = {name: [200] for name in ("encoder_net", "decoder_net", "predict_net", "bl_predict_net")}
+    priors = {"decoder_output_bias": -2, "decoder_output_use_sigmoid": True, "scale_prior_sd": 0.2}
+    net = imported(folder / "air", "air").AIR(**sizes, **nets, **priors, use_baselines=way.baseline == "nets")
     last = net.predict.mlp.seq[-1]  # its first output is the probability of z_pres
     options = {"batch_size": None, "z_pres_prior_p": presence_prior}
     return Problem(net, net.model, net.guide, lambda: torch.cat([last.weight.grad[0], last.bias.grad[:1]]), options)

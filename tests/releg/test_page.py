@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
-from torch.distributions import Bernoulli, Categorical
+from torch.distributions import Bernoulli
 
 import releg
 from releg.examples.three_layer_vae import ThreeLayerVAE
@@ -78,16 +77,3 @@ def test_the_example_of_a_trained_model_loads_one_and_saves_it_again(
     assert isinstance(bound, torch.Tensor)
     assert bound > -200  # without training it is 784 log 0.5 = -543
     assert releg.load("net.safetensors").layers == [200, 200]
-
-
-def test_the_gradient_of_a_distributions_encoder_is_that_of_the_expectation() -> None:
-    """What torch.distributions can sum over by itself: E f = sum over all states."""
-    with torch.random.fork_rng():
-        torch.manual_seed(2)
-        encoder, x = nn.Linear(3, 4).double(), torch.randn(6, 3, dtype=torch.float64)
-        table = torch.randn(6, 4, dtype=torch.float64)
-    q = Categorical(logits=encoder(x))
-    exact = torch.autograd.grad((q.probs * table).sum(), list(encoder.parameters()), retain_graph=True)
-    _, surrogate = releg.functional.common_random_numbers(q.logits[:, None], lambda z: table.gather(1, z).squeeze(1))
-    found = torch.autograd.grad(-surrogate.sum(), list(encoder.parameters()))
-    torch.testing.assert_close(found, exact)  # one variable: no noise is left

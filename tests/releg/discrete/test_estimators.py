@@ -135,37 +135,17 @@ def test_straight_through_is_unbiased_where_f_and_the_layers_are_linear_in_means
     assert not answer.logit_grads
 
 
-def test_the_biased_estimators_go_through_all_layers_and_learn() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(100, 3)
-    for name in ("straight_through", "reinmax", "gumbel_softmax", "gumbel_rao", "minimum_variance"):
-        first, last = nn.Linear(3, 6), nn.Linear(12, 3)
-        losses = trained(name, first, nn.Linear(6, 4 * 3), last, x)
-        assert first.weight.grad is not None
-        assert first.weight.grad.abs().sum() > 0
-        assert losses[-1] < 0.8 * losses[0], name
-
-
-def trained(name: str, first: nn.Linear, second: nn.Linear, last: nn.Linear, x: Tensor) -> list[float]:
+@pytest.mark.parametrize("name", ["straight_through", "reinmax", "gumbel_softmax", "gumbel_rao", "minimum_variance"])
+def test_the_biased_estimators_go_through_all_layers(name: str) -> None:
+    """f uses the second layer alone, and so the first one's parameters get their gradient by way of it."""
+    first, second, x = nn.Linear(3, 6), nn.Linear(6, 4 * 3), torch.randn(20, 3)
     layers = [
         Layer("a", (), lambda x, z: first(x), 6),
         Layer("b", ("a",), lambda x, z: second(z["a"]).view(-1, 4, 3), 4, 3, one_hot=True),
     ]
-
-    def f(x: Tensor, z: Values) -> Tensor:
-        squared: Tensor = (last(z["b"].flatten(1)) - x).square().sum(1)
-        return -squared
-
-    model = DiscreteModel(layers)
-    optimiser = torch.optim.Adam([*first.parameters(), *second.parameters(), *last.parameters()], lr=0.03)
-    losses = []
-    for _ in range(60):
-        answer = gradient(model, f, x, estimator=name)
-        optimiser.zero_grad()
-        answer.surrogate.mean().backward()
-        optimiser.step()
-        losses.append(-answer.f.mean().item())
-    return losses
+    answer = gradient(DiscreteModel(layers), lambda x, z: z["b"][..., 0].sum(1).square(), x, estimator=name)
+    grads = torch.autograd.grad(answer.surrogate.sum(), [first.weight, second.weight])
+    assert min(grad.abs().sum() for grad in grads) > 0
 
 
 def test_rodeo_on_a_graph_trains_its_control_and_f_once() -> None:

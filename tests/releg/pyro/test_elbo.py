@@ -249,27 +249,6 @@ def test_svi_trains_with_it() -> None:
     assert svi.evaluate_loss(x) == pytest.approx(losses[-1], abs=0.5)
 
 
-def test_it_is_a_module_like_any_elbo_of_pyro() -> None:
-    logits = nn.Parameter(torch.zeros(2))
-
-    class Guide(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.logits = logits
-
-        def forward(self, x: Tensor) -> None:
-            with pyro.plate("data", len(x)):
-                pyro.sample("z", dist.Bernoulli(logits=self.logits))
-
-    class Model(nn.Module):
-        def forward(self, x: Tensor) -> None:
-            mixture(x)
-
-    ELBO("common_random_numbers")(Model(), Guide())(torch.tensor([0.0, 2.0])).backward()
-    assert logits.grad is not None
-    assert (logits.grad > 0).tolist() == [True, False]
-
-
 def test_random_numbers_of_the_program_itself_are_shared_if_flips_run_one_by_one() -> None:
     def with_dropout(x: Tensor) -> None:
         with pyro.plate("data", len(x)):
