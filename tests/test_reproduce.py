@@ -99,7 +99,7 @@ def test_failing_runs_are_named_and_what_was_finished_stays(
     assert len(lines) == 2
     assert lines[0].startswith("reproduce.sh: SBN(200-200) lr seed 0 failed: ")
     assert f"{damaged} is damaged" in lines[0]
-    assert lines[1].startswith("reproduce.sh: SBN(200-200) crn seed 0 failed: cannot write ")
+    assert lines[1].startswith("reproduce.sh: SBN(200-200) crn seed 0 failed: cannot use ")
     assert damaged.read_text() == "model: [garbage"
     assert {path: path.read_bytes() for path in results.glob("runs/*/*/*/result.json")} == finished
     assert without_times(results) == without_times(undisturbed[0])

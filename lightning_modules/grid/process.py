@@ -103,12 +103,13 @@ def last_words(folder: Path, code: int) -> str:
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code} and no result"
     log = folder / LOG
     try:
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        last_start = log.read_text(errors="replace").rpartition("--- ")[2]
     except OSError:
         return how
-    if lines and lines[-1].startswith("releg: "):
-        return lines[-1].removeprefix("releg: ")
-    last = f": {lines[-1]}" if lines and not lines[-1].startswith("---") else ""
+    lines = [line.strip() for line in last_start.splitlines()[1:] if line.strip()]
+    if sentences := [line.removeprefix("releg: ") for line in lines if line.startswith("releg: ")]:
+        return sentences[-1]
+    last = f": {lines[-1]}" if lines else ""
     return f"{how}{last} (full log: {log})"
 
 

@@ -24,10 +24,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
         """Write the checkpoint with its digest; the name appears only when the file is whole."""
         content = io.BytesIO()
         torch.save({**checkpoint, DIGEST: digest(checkpoint)}, content)
-        try:
-            write_atomically(Path(path), content.getvalue())
-        except OSError as error:  # of a full disk, say
-            raise OSError(error.errno, error.strerror, str(path)) from error
+        write_atomically(Path(path), content.getvalue())
 
     def load_checkpoint(
         self, path: str | Path, map_location: Callable[..., Any] | None = None, weights_only: bool | None = True
