@@ -33,7 +33,8 @@ class ImageMoments(NamedTuple):
     within_by_mean: Tensor  # (layers, I) averaged over units
     squares_by_mean: Tensor  # (layers, I) E[g^2] averaged over units
     means_by_mean: list[Tensor]  # (I, H) per layer
-    within: Tensor  # (I,) over all inference parameters
+    within_by_layer: Tensor  # (layers, I) over the weights and biases of a layer
+    within: Tensor  # (I,) over all inference parameters, their sum
     square: Tensor  # (I,) E ||G||^2
     mean: list[Tensor]  # E G, (I, H, inputs + 1) per layer: weights, then the bias; float32, as they are many
 
@@ -60,7 +61,7 @@ class Comparison:
     total: Figure
     bias2: Figure
     gradient2: float  # ||E C||^2, averaged over images: the scale of bias2
-    within_by_image: list[list[float]]  # of each layer w.r.t. the means: of two estimators, they are paired by image
+    within_by_image: list[list[float]]  # of each layer's weights and biases: of two estimators, paired by image
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers for a JSON file."""
@@ -135,7 +136,7 @@ def compare(
         total=_total(found.within, count / (count - 1) * spread - float(found.within.mean()) / samples, found.square),
         bias2=Figure.of(distance - found.within / samples - reference.within / reference.samples),
         gradient2=float((_squares(reference.mean) - reference.within / reference.samples).mean()),
-        within_by_image=found.within_by_mean.tolist(),
+        within_by_image=found.within_by_layer.tolist(),
     )
 
 
@@ -145,7 +146,7 @@ class _GradientMoments:
     def __init__(self, estimator: Estimator) -> None:
         self.estimator = frozen(estimator)
         self._by_mean: list[list[Tensor]] = []  # (B, S, H) per layer, of each draw
-        self._squares: list[Tensor] = []  # (B, S) ||G||^2
+        self._squares: list[Tensor] = []  # (L, B, S) ||G||^2 of each layer
         self._sums: list[list[Tensor]] = []  # (B, H, inputs + 1) per layer, the sum of G over the estimates
         self._blocks: list[ImageMoments] = []
 
@@ -161,35 +162,39 @@ class _GradientMoments:
             products = (by_logit @ by_logit.mT) * (below @ below.mT)  # (B, S, K, K)
             squares.append(products.sum((2, 3)) / paths**2)
         self._by_mean.append(by_mean)
-        self._squares.append(torch.stack(squares).sum(0))
+        self._squares.append(torch.stack(squares))
         self._sums.append(sums)
 
     def finish(self, block: range) -> None:
         """Add these images."""
         by_mean = [torch.cat(layer, 1) for layer in zip(*self._by_mean, strict=True)]  # (B, S, H) per layer
-        squares = torch.cat(self._squares, 1)  # (B, S)
-        samples, square = squares.shape[1], squares.mean(1)
+        squares = torch.cat(self._squares, 2)  # (L, B, S)
+        samples, square = squares.shape[2], squares.mean(2)
         mean = [torch.stack(layer).sum(0) / samples for layer in zip(*self._sums, strict=True)]
+        within = samples / (samples - 1) * (square - _squares_by_layer(mean))  # (L, B)
         self._by_mean, self._squares, self._sums = [], [], []
         moments = ImageMoments(
             samples,
             within_by_mean=torch.stack([g.var(1).mean(1) for g in by_mean]),
             squares_by_mean=torch.stack([g.square().mean((1, 2)) for g in by_mean]),
             means_by_mean=[g.mean(1) for g in by_mean],
-            within=samples / (samples - 1) * (square - _squares(mean)),
-            square=square,
+            within_by_layer=within,
+            within=within.sum(0),
+            square=square.sum(0),
             mean=[layer.float() for layer in mean],
         )
         self._blocks.append(moments)
 
     def result(self, samples: int) -> ImageMoments:
         """The moments of all images."""
-        _, within_by_mean, squares_by_mean, means_by_mean, within, square, mean = zip(*self._blocks, strict=True)
+        blocks = zip(*self._blocks, strict=True)
+        _, within_by_mean, squares_by_mean, means_by_mean, within_by_layer, within, square, mean = blocks
         return ImageMoments(
             samples,
             torch.cat(within_by_mean, 1),
             torch.cat(squares_by_mean, 1),
             [torch.cat(layer) for layer in zip(*means_by_mean, strict=True)],
+            torch.cat(within_by_layer, 1),
             torch.cat(within),
             torch.cat(square),
             [torch.cat(layer) for layer in zip(*mean, strict=True)],
@@ -203,4 +208,9 @@ def _total(within: Tensor, between: float, squares: Tensor) -> Figure:
 
 def _squares(gradients: list[Tensor]) -> Tensor:
     """||G||^2 of each image, (I,), from (I, H, inputs + 1) per layer."""
-    return torch.stack([layer.double().square().sum((1, 2)) for layer in gradients]).sum(0)
+    return _squares_by_layer(gradients).sum(0)
+
+
+def _squares_by_layer(gradients: list[Tensor]) -> Tensor:
+    """||G||^2 of each layer and image, (L, I)."""
+    return torch.stack([layer.double().square().sum((1, 2)) for layer in gradients])

@@ -48,7 +48,7 @@ CAPTION = """# Every estimator at the same weights
 - gain over LR: LR's variance × ms divided by the estimator's
 - RODEO, Double CV and RLOO compare independent paths from x; their sibling forms are those published for several
   layers, in which the two samples of a layer share their parents
-- at equal numbers of simulations: ratios of the variances w.r.t. the means of a layer's units, paired by image
+- at equal numbers of simulations: ratios of the variances w.r.t. the weights and biases of a layer, paired by image
 """
 FIGURE = """![variance against the cost of a step](compare.png)
 

@@ -44,6 +44,9 @@ def test_variances_over_all_parameters_are_those_of_gradients_taken_one_by_one(
     within = each.var(1).sum(-1)  # (I,)
     assert found.within.value == pytest.approx(float(within.mean()), rel=1e-9)
     assert found.within.standard_error == pytest.approx(float(within.std() / 5**0.5), rel=1e-9)
+    first = LAYERS[0] * (model.data_size + 1)  # parameters of the first layer
+    by_layer = [part.sum(1) for part in each.var(1).tensor_split([first], 1)]
+    torch.testing.assert_close(torch.tensor(found.within_by_image).double(), torch.stack(by_layer), rtol=1e-5, atol=0)
     between = float(each.mean(1).var(0).sum()) - float(within.mean()) / SAMPLES
     assert found.total.value == pytest.approx(float(within.mean()) + between, rel=1e-5)
 
