@@ -120,16 +120,13 @@ def _tabulated(results: Path) -> dict[Cell, InTable]:
         if folder != results and not any((folder / name).exists() for name in (TABLE1, WEIGHTS)):
             continue
         with readable(folder / TABLE1, "the table that the weights belong to", "restore it with git"):
-            rows = [(row["architecture"], row["estimator"], float(row["test_nll_mean"])) for row in _rows(folder)]
+            table = json.loads((folder / TABLE1).read_bytes())
+            rows = [(row["architecture"], row["estimator"], float(row["test_nll_mean"])) for row in table]
         runs = read_runs(folder)
         for *place, bound in rows:
             own = [run for run in runs if run.cell == tuple(place)]
             cells[weights.cell_at(folder, *place)] = InTable(bound, own)
     return cells
-
-
-def _rows(folder: Path) -> list[dict[str, str]]:
-    return list(json.loads((folder / TABLE1).read_bytes()))
 
 
 def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, tabulated: InTable | None) -> Verdict:

@@ -156,7 +156,6 @@ class Workspace:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.arenas: list[np.ndarray] = []  # what the addresses point to
-        self.bytes = 0  # how much memory is used
         self._free = range(0)  # addresses in the last arena
         depth = len(shape.layers)
         self.number = np.dtype(str(shape.dtype).removeprefix("torch."))
@@ -187,7 +186,6 @@ class Workspace:
             self.arenas.append(arena)
             self._free = range(round_up(arena.ctypes.data, LINE), arena.ctypes.data + len(arena))
         address, self._free = self._free.start, self._free[size:]
-        self.bytes += size
         return address
 
     def _fill(self, record: Any, kind: Any, **counts: int) -> None:

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 import torch
 
 from lightning_modules.bench import rounds, trainer
-from lightning_modules.bench.rounds import milliseconds, now, play_round, ratio
+from lightning_modules.bench.rounds import milliseconds, play_round, ratio
 from lightning_modules.bench.steps import Problem
 from lightning_modules.bench.trainer import BLOCK, WARM_UP, RoundsInTrainer
 
@@ -70,12 +70,3 @@ def test_the_trainers_steps_are_timed_in_blocks_from_the_same_weights_and_the_ot
         watch.on_train_batch_end(told, module)  # type: ignore[arg-type]
     assert watch.rounds == [{("lr", "trainer"): 1.0, ("lr", "eager"): 0.5}] * 2
     assert module.model.weight.item() == 0.5
-
-
-def test_the_clock_waits_for_a_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[str] = []
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append("waited"))
-    assert now("cpu") <= now("cpu")
-    assert waited == []
-    now("cuda")
-    assert waited == ["waited"]

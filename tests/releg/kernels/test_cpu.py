@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from unittest.mock import Mock
 
 import numba
@@ -23,7 +23,7 @@ from releg.kernels import flip_differences as flip_differences_by
 from releg.kernels.cpu import entry, layout
 from releg.kernels.dense import flip_differences
 from releg.sbn import SigmoidBeliefNet, Trajectory
-from tests.releg.helpers import error, random_model, random_x, simulate
+from tests.releg.helpers import error, random_model, simulate
 
 ROOT = Path(__file__).parents[3]
 Workspaces = dict[layout.Shape, layout.Workspace]
@@ -168,22 +168,6 @@ def test_only_the_workspaces_of_the_last_calls_are_kept(workspaces: Workspaces) 
     assert [shape.rows for shape in workspaces] == [3, 4, 5, 6]
 
 
-TEAM = """
-import torch
-from releg.kernels import cpu
-from tests.releg.kernels.test_cpu import random_model, simulate
-teams = []
-cpu.run_team = lambda entry, argument, threads: teams.append(threads)
-model = random_model(12, [6, 5], 1.0, 2)
-cpu.flip_differences(model, *simulate(model, 9))
-print(set(teams))
-"""
-
-
-def test_omp_num_threads_bounds_the_team() -> None:
-    assert run_python(TEAM, OMP_NUM_THREADS="1").stdout.split() == ["{1}"]
-
-
 def test_numbers_it_was_not_compiled_for_are_refused() -> None:
     model = random_model(4, [3], 1.0, 0, torch.bfloat16)
     path, logits = simulate(model, 2)
@@ -200,24 +184,6 @@ def test_a_path_of_mixed_types_is_refused(part: str) -> None:
     mixed = replace(path, **changes)
     with pytest.raises(ValueError, match=r"got torch.float64 on cpu, expected torch.float32 on cpu like x"):
         cpu.flip_differences(model, mixed, logits)
-
-
-@pytest.mark.parametrize("engine", ["cpu", "auto"])
-def test_autocast_is_refused_in_a_sentence(engine: Literal["cpu", "auto"]) -> None:
-    model = random_model(4, [3, 2], 1.0, 0, torch.float32)
-    x = random_x(2, 4, dtype=torch.float32)
-    estimator = CommonRandomNumbers(engine=engine)
-    noise = estimator.draw_noise(model, x)
-    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(ValueError, match=r"outside torch\.autocast"):
-        estimator(model, x, noise)
-
-
-def test_memory_of_the_largest_architecture_is_small(workspaces: Workspaces) -> None:
-    model = SigmoidBeliefNet(784, [200] * 4)
-    path, logits = simulate(model, 100)
-    torch.set_num_threads(2)
-    cpu.flip_differences(model, path, logits)
-    assert [workspace.bytes < 32 * 2**20 for workspace in workspaces.values()] == [True]
 
 
 FORKED = """

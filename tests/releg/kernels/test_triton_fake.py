@@ -4,9 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from torch import Tensor
 
-from releg import bernoulli
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.kernels import ENGINES, flip_differences
@@ -53,21 +51,6 @@ def test_common_random_numbers_never_wait_on_cuda(layers: list[int]) -> None:
         answer = CommonRandomNumbers().estimate(model, x, model.draw_noise(x))
     assert [gradient.shape for gradient in answer.logit_grads or []] == [(ROWS, size) for size in layers]
     assert not waits.counts
-
-
-def test_a_planted_item_in_the_triton_engine_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def waiting(noise: Tensor, logits: Tensor, sign: Tensor) -> Tensor:
-        return sign * (torch.logit(noise) - logits).clamp(min=logits.abs().max().item())
-
-    monkeypatch.setattr("releg.kernels.triton.margin_of", waiting)
-    assert estimated(CommonRandomNumbers())[1] == Counter(item=len(LAYERS))
-
-
-def test_a_constant_on_the_cpu_in_the_triton_engine_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    variance = bernoulli.variance
-    monkeypatch.setattr(bernoulli, "variance", lambda logits: variance(logits) * torch.ones(1))
-    with pytest.raises(RuntimeError, match="device"):
-        estimated(CommonRandomNumbers(engine="triton"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.half])
