@@ -81,6 +81,7 @@ def of_cost() -> Facts:
     ours = [fastest(ways) for ways in by_ways(read("bench.json")["steps"])]
     minutes = {(row["architecture"], row["estimator"]): row["minutes"] for row in read("table1.json")}
     facts = ends([minutes[net, "crn"] / minutes[net, "lr"] for net, _ in minutes], 1, "over a whole training")
+    facts |= ends([row["ratio_to"]["jax"][0] for row in ours if row["estimator"] == "lr"], 1, "LR to JAX's")
     for threads in (1, 2):
         crn = [row["ratio_to"]["lr"][0] for row in ours if (row["estimator"], row["threads"]) == ("crn", threads)]
         facts |= ends(crn, 2, f"with {threads} threads")
