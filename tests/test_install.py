@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,8 @@ class Installed:
 
 
 def run(words: list[str], folder: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # which may be the clone
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     assert not check or done.returncode == 0, done.stderr
     return done
 
