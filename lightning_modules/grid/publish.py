@@ -37,9 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     with locked(published):
         try:
             publish(OWN_RESULTS / budget, published, budget in HAVE_WEIGHTS)
+            write_every_page(RESULTS)  # Table 1 shows the rows of longer budgets, records.md the runs of all
         except (OSError, ValueError) as error:
             parser.error(str(error))
-    print(f"written to {published}", file=sys.stderr)
+    print(f"written to {published}; python -m releg.report prints the table of the README", file=sys.stderr)
     return 0
 
 

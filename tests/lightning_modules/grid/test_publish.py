@@ -135,6 +135,10 @@ def test_only_long_budgets_have_published_weights(tmp_path: Path, monkeypatch: p
         assert main([budget]) == 0
         assert (tmp_path / budget / "weights").is_dir() == (budget == "converged")
         assert bounds(tmp_path / budget) == [("lr", 0, -100.0)]
+    publish(tmp_path / "mine" / "quick", tmp_path, with_weights=False)
+    (tmp_path / "table1.md").unlink()
+    assert main(["converged"]) == 0
+    assert "## Trained for longer" in (tmp_path / "table1.md").read_text(), "with the new rows"
 
 
 def test_without_a_finished_run_nothing_is_published(tmp_path: Path) -> None:
