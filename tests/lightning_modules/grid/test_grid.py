@@ -73,14 +73,13 @@ def test_runs_are_made_in_the_order_of_the_table_which_is_written_after_each(
     assert missing["SBN(32-64-128-256) crn seed 0"] == "not trained yet"
 
 
-@pytest.mark.parametrize("error", [ValueError("a damaged file"), KeyError("config"), OSError("the disk is full")])
 def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
-    error: Exception, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_every_page = grid.write_every_page
 
     def fail(_: Path) -> str:
-        raise error
+        raise KeyError("config")
 
     def run_all(launcher: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
         monkeypatch.setattr(grid, "write_every_page", fail)
@@ -90,7 +89,7 @@ def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
     launched(monkeypatch, run_all)
     assert reproduce(grid_of(results, "--only", "200-200")) == 0
     printed = capsys.readouterr()
-    assert printed.err.count(f"the tables could not be written yet ({type(error).__name__}: ") == 2
+    assert printed.err.count("the tables could not be written yet (KeyError: ") == 2
     assert "| 200-200 | CRN | 100.00 |" in printed.out
 
 
