@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,15 @@ class LastCheckpoint(RunCheckpoint):
     def __init__(self) -> None:
         super().__init__(LAST)
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Several ranks end at once at SIGTERM: Lightning would let them wait for each other without end."""
+        super().on_train_start(trainer, pl_module)
+        if trainer.world_size > 1:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Save if Lightning is about to end the run; before a validation, which the run would miss, it is too early."""
-        if not trainer.received_sigterm or trainer.world_size > 1:  # one rank hears of the signal before the others
-            return
-        if trainer.global_step % (trainer.val_check_batch or 1):
+        if trainer.received_sigterm and trainer.global_step % (trainer.val_check_batch or 1):
             self._save(trainer)
             say(f"step {trainer.global_step} is saved")
 

@@ -104,18 +104,18 @@ def test_a_run_on_two_ranks_is_written_once(undisturbed: Path, steps: int) -> No
 
 
 @pytest.mark.long
-def test_killed_on_one_rank_or_the_other_it_ends_in_identical_weights(
+def test_killed_on_one_rank_or_the_other_or_terminated_it_ends_in_identical_weights(
     undisturbed: Path, steps: int, tmp_path: Path
 ) -> None:
     folder = folder_of(tmp_path)
     command = releg_command(*fit(tmp_path, *TWO_RANKS, "--trainer.max_steps", str(steps)))
-    for victim in ("first", "second"):
+    for victim, number in (("first", signal.SIGKILL), ("second", signal.SIGKILL), ("first", signal.SIGTERM)):
         process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         wait_for_new_checkpoint(folder, process)
         (second,) = (child for child in children_of(process.pid) if "lightning_modules.cli" in child.command)
-        os.kill(process.pid if victim == "first" else second.pid, signal.SIGKILL)
+        os.kill(process.pid if victim == "first" else second.pid, number)
         _, complaint = process.communicate(timeout=60)
-        assert process.returncode in ((-signal.SIGKILL,) if victim == "first" else (-signal.SIGKILL, 2)), complaint
+        assert process.returncode in ((-number,) if victim == "first" else (-number, 2)), complaint
         assert "Traceback" not in complaint
         assert end_all([second.pid], patience=10) == 0, "a rank outlived the one that started it"
         assert not (folder / "result.json").exists()
