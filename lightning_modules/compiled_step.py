@@ -40,14 +40,14 @@ def is_worth_compiling(setting: Compile, device: torch.device, steps: float) -> 
 
 
 def compiler_of(device: torch.device) -> str:
-    """What torch.compile needs for tensors there."""
+    """The compiler that torch.compile needs for tensors on that device."""
     return (
         "triton" if device.type == "cuda" else os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     )
 
 
 def has_compiler(device: torch.device) -> bool:
-    """Whether it is installed."""
+    """Whether the compiler for tensors on that device is installed."""
     name = compiler_of(device)
     return (find_spec(name) if device.type == "cuda" else shutil.which(name)) is not None
 

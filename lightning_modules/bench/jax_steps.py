@@ -95,7 +95,7 @@ def p_terms(params: Params, layer: int, below: Array, samples: Sequence[Array]) 
 
 
 def surrogate(p: Sequence[Array], logits: Sequence[Array], logit_grads: Sequence[Array]) -> Array:
-    """Its gradient is the estimate, summed over the batch."""
+    """A number whose gradient is the estimate, summed over the batch."""
     inner = [(lax.stop_gradient(g) * a).sum() for g, a in zip(logit_grads, logits, strict=True)]
     return -(sum(inner) + jnp.stack([term.sum() for term in p]).sum())
 

@@ -65,7 +65,7 @@ class OurSteps:
 
 
 class JaxSteps:
-    """The same in JAX: a block of steps is scanned."""
+    """Steps in JAX with LR or CRN: a block of them is scanned."""
 
     def __init__(self, name: str, problem: Problem) -> None:
         import jax

@@ -88,7 +88,7 @@ class _Layer:
         return change
 
     def _simulated(self, row: Tensor, unit: Tensor) -> Tensor:
-        """The same for M pairs of row and unit, with all deeper layers simulated again: (M,)."""
+        """Change of the deeper terms for M pairs of row and unit, with all deeper layers simulated again: (M,)."""
         below = self.path.z[self.layer][row]  # (M, H)
         below[torch.arange(len(row), device=row.device), unit] += self.sign[row, unit]
         change = -self.terms[row] - self.linear[row, unit]

@@ -239,5 +239,5 @@ def _key(estimator: Estimator) -> Key:
 
 
 def _is_along_paths(estimator: Estimator) -> bool:
-    """Whether it can be given simulated paths, unless a subclass has its own `estimate`."""
+    """Whether the estimator can be given simulated paths; not so if a subclass has its own `estimate`."""
     return type(estimator).estimate is AlongPaths.estimate

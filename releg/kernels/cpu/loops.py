@@ -193,7 +193,7 @@ def product_of(products):
 
 @inlined
 def logarithm_of(products):
-    """Its logarithm, for products that would leave the range of float64 together."""
+    """The logarithm of the product of all lanes, also where that would leave the range of float64."""
     return total(logarithm(joined(products)))
 
 

@@ -54,7 +54,7 @@ def add_units(number, link, layer, scratch, first, count, power):
 
 @inlined
 def multiply_rows(number, link, layer, scratch, begin, slot, rows, power):
-    """The same for a tile of units and at most five slots, from that one on."""
+    """Add the softplus changes of the targets for a tile of units and at most five slots, from the given one on."""
     table, lean = at(number, link.slopes, begin * link.padded), at(number, link.lean, slot * link.stride)
     last, stride = rows - 1, link.stride
     offsets = min(1, last) * stride, min(2, last) * stride, min(3, last) * stride, min(4, last) * stride
@@ -119,7 +119,7 @@ def changed(link, change, begin, part, sign, m, k, power):
 
 @step
 def add_steep(number, link, layer, scratch, slot, power):
-    """The same for the weights of one slot that are too steep for their tile, in the first form."""
+    """Add the softplus changes by weights that are too steep for their tile, for one slot, in the first form."""
     counts, change = at(I32, link.steep_count, 0), at(F64, layer.change, slot * layer.width)
     signs_of, logits = at(number, layer.signs, slot * layer.width), at(number, link.logits, slot * link.stride)
     stay, move = at(number, link.stay, slot * link.stride), at(number, link.move, slot * link.stride)

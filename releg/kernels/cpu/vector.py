@@ -205,7 +205,7 @@ def by_type(builder, kind, vector, single, double):
 
 @_operation(lambda vector: Vector(types.float64))
 def widen(builder, kind, vector):
-    """The same numbers in float64."""
+    """A vector of float64 with the numbers of another vector."""
     return vector if vector.type == kind else builder.fpext(vector, kind)
 
 

@@ -223,7 +223,7 @@ def multiply_sets(number, call, scratch, index, link_index, slot, deeper):
 
 @inlined
 def softplus_changes(number, link, scratch, slot, one, two, signs, begin, end, deeper):
-    """The same for two sets whose products could leave the range: over fewer blocks at a time, or without products."""
+    """Softplus changes of two sets whose products could leave the range: of fewer blocks at a time, or term by term."""
     chunk = min(
         blocks_within_range(number, link, scratch, one[0], one[1]),
         blocks_within_range(number, link, scratch, two[0], two[1]),
