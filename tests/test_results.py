@@ -241,22 +241,6 @@ def test_the_orderings_that_the_page_states_were_measured() -> None:
         assert 0 < lead(*pair) < 2
 
 
-def test_the_library_s_page_states_the_ratios_that_were_measured() -> None:
-    variance = {row["estimator"]: row["within"]["value"] for row in compared()}
-    page = (ROOT / "releg" / "README.md").read_text(encoding="utf-8")
-    for words, name in (
-        ("`gradient`, `functional.common_random_numbers`", "common_random_numbers"),
-        ("the same with `flips=k`", "pruned"),
-        ("`functional.disarm`", "disarm"),
-        ("`functional.arms`", "arms"),
-        ("`functional.leave_one_out`", "leave_one_out"),
-        ("`CommonRandomNumbers`", "common_random_numbers"),
-        ("`functional.reinmax`", "reinmax"),
-    ):
-        ratio = float(f"{variance['likelihood_ratio'] / variance[name]:.2g}")
-        assert f"| {words} | {ratio:g} " in page
-
-
 # --- the files belong together
 
 

@@ -110,8 +110,9 @@ def gradient(
         f_l = LayerFunction(model, f, x, noise, sample, value.detach(), layer, shared_noise, generator)
         if function.func is functional.common_random_numbers:
             mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
-            made = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])  # by as many flips as x has rows
-            batch = max(1, int(mib * 2**20 * len(x) / (made + _copied_bytes(x, noise, sample))))
+            simulated = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])
+            bytes_per_flip = (simulated + _copied_bytes(x, noise, sample)) / len(x)
+            batch = max(1, int(mib * 2**20 / bytes_per_flip))
             delta = _flip_gradient(f_l, batch, **function.keywords)
         elif function.func in RELAXED:
             continue

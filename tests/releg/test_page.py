@@ -1,7 +1,8 @@
-"""The examples of the library's page do what it says."""
+"""The examples of the library's page do what it says, and its table has the numbers of the results."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from torch.distributions import Bernoulli
 
 import releg
 from releg.examples.three_layer_vae import ThreeLayerVAE
+from releg.records.file_names import LIBRARY, PYRO
+from releg.report.library import best
+from releg.report.numbers import plain
 from tests.environment import ROOT
 from tests.pages import blocks, link_weights, section
 
@@ -77,3 +81,28 @@ def test_the_example_of_a_trained_model_loads_one_and_saves_it_again(
     assert isinstance(bound, torch.Tensor)
     assert bound > -200  # without training it is 784 log 0.5 = -543
     assert releg.load("net.safetensors").layers == [200, 200]
+
+
+def test_the_times_and_the_order_of_estimators_are_those_of_the_results() -> None:
+    library, pyro = (json.loads((ROOT / "results" / name).read_bytes())["models"] for name in (LIBRARY, PYRO))
+    text, of_air = section("releg", "Which estimator to use, and what it costs"), pyro["air"]["times"]
+    for words, way, loss in (
+        ("`common_random_numbers`", "all_flips", '`ELBO("common_random_numbers")`'),
+        ("the same with `flips=8`", "eight_flips", ""),
+        ("`disarm`", "disarm", '`ELBO("disarm")`'),
+        ("`leave_one_out`, 2 samples", "leave_one_out", '`ELBO("leave_one_out")`'),
+        ("`reinmax`", "reinmax", ""),
+    ):
+        (row,) = [row for row in text.splitlines() if f"| {words} |" in row]
+        times = [plain(library[model]["times"][way]) for model in ("sbn", "vae", "categorical")]
+        assert row.endswith(f"| {' | '.join(times)} | {plain(of_air[loss]) + ' ' if loss else ''}|")
+    assert f"`TraceGraph_ELBO` takes {plain(of_air['`TraceGraph_ELBO`'])}." in text
+    behind = []
+    for model in (library["vae"], library["categorical"]):
+        others = ("eight_flips", "disarm", "leave_one_out")
+        assert model["variances"]["all_flips"] < 0.5 * min(model["variances"][way] for way in others)
+        ends = {way: best(model, way)["points"][-1]["negative_elbo"] for way in model["variances"]}
+        behind.append(round(ends["all_flips"] - min(ends[way] for way in others)))
+    assert f"all flips are {behind[0]} and {behind[1]}\nnats behind the best of the unbiased ones" in text
+    runs = [run["points"] for run in library["categorical"]["training"] if run["way"] == "disarm"]
+    assert min(run[0]["negative_elbo"] - run[-1]["negative_elbo"] for run in runs) < 10
