@@ -31,7 +31,6 @@ def test_the_papers_numbers_are_copied_whole_or_not_at_all(tmp_path: Path) -> No
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=60,
         preexec_fn=small_disk,
         check=False,
     )
