@@ -11,6 +11,7 @@ import shutil
 import statistics
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from releg.records.names import BUDGETS
 from releg.records.runs import read_runs
 from releg.report.__main__ import main as write_everything
 from releg.report.bench import by_ways, fastest
-from releg.report.compare import work
+from releg.report.compare import paired_ratio, work
 from releg.report.numbers import power_of_ten
 from releg.report.table1 import gaps, longer_rows, short_table
 from releg.report.variance import at_shared_weights, largest, lr_to_crn, measured_variances, tables
@@ -239,6 +240,12 @@ def test_the_orderings_that_the_page_states_were_measured() -> None:
     assert {pair: lead(*pair) for pair in clear if not lead(*pair) > 2} == {}
     for pair in (("rodeo", "double_control"), ("double_control", "leave_one_out")):
         assert 0 < lead(*pair) < 2
+    rows = {row["estimator"]: row for row in compared()}
+    siblings = ["sibling_rodeo", "sibling_double_control", "sibling_leave_one_out"]
+    for less, more in [*pairwise(siblings), ("disarm", siblings[-1])]:
+        for layer in range(2):
+            ratio, error = paired_ratio(rows[less], rows[more], layer)
+            assert ratio + 2 * error < 1, (less, more, layer)
 
 
 # --- the files belong together
