@@ -132,14 +132,14 @@ class ImageGrids(pl.Callback):
         """Write at validations only, so that training is not held up in between."""
         due = trainer.global_step >= self._next_step or trainer.global_step >= trainer.max_steps
         writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        if trainer.state.fn != "fit" or trainer.sanity_checking or not due or not trainer.is_global_zero:
+        if trainer.state.fn != "fit" or trainer.sanity_checking or not due or not trainer.is_global_zero or not writers:
             return
         self._next_step = 2 * trainer.global_step
         data = getattr(trainer, "datamodule", None)
         assert isinstance(data, BinaryImages)
         assert isinstance(pl_module, SBNModule)
         count = IMAGES_PER_ROW**2
-        x = torch.from_numpy(data.images("val")[:count]).to(pl_module.device, torch.float32)
+        x = torch.from_numpy(data.images("val")[:count]).to(pl_module.model.mean)
         for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():
             grid = make_grid(images.view(-1, 1, *data.shape), IMAGES_PER_ROW, pad_value=0.5)
             for writer in writers:
@@ -150,7 +150,7 @@ class ImageGrids(pl.Callback):
 def grids(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     """Three of (N, data_size): the data, p(x | z) for z inferred from it, and p(x | z) for z drawn from the prior."""
     noise = model.draw_noise(x, generator)
-    _, drawn = model.ancestral(noise, torch.rand(x.shape, generator=generator, device=x.device))
+    _, drawn = model.ancestral(noise, torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device))
     return {
         "data": x,
         "reconstruction": model.reconstruct(x, generator=generator),
