@@ -55,7 +55,7 @@ OWN_COMMANDS = {
     "variance": "variance of the gradient per layer at a checkpoint, for any list of estimators",
     "compare": "every estimator at the same weights: variance, bias, cost",
     "verify": "the published weights of Table 1, evaluated on the test images",
-    "bench": "time and memory of a training step with each estimator, on this machine",
+    "bench": "the time of a training step of LR and CRN, beside its floor and beside JAX, and its growth",
 }
 SETTINGS = ("results_dir", "seed_everything", "model", "data", "trainer")  # what config.yaml keeps
 NO_OPTIONS = {"weights_only", "return_predictions"}  # always true: no code in a checkpoint is run
@@ -159,6 +159,8 @@ class RelegCLI(LightningCLI):
     def _config_beside(self, words: list[str]) -> list[str]:
         """The config beside the checkpoint, without what logs and watches a training run."""
         (path,) = [after for word, after in pairwise(words) if word == "--ckpt_path"][-1:] or [""]
+        if path and not Path(path).is_file():
+            raise FileNotFoundError(f"there is no checkpoint {path}, expected a file; give the path of a best.ckpt")
         beside = Path(path).with_name(CONFIG) if path else Path(CONFIG)
         if not path or not beside.is_file():
             return []

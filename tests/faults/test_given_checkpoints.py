@@ -24,6 +24,11 @@ def test_weights_are_evaluated_only_if_they_are_given(command: str, capsys: pyte
     assert said == f"releg: releg {command} got no checkpoint, expected --ckpt PATH; name a run's best.ckpt"
 
 
+def test_a_checkpoint_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["test", "--ckpt", "nope.ckpt"]) == 2
+    assert capsys.readouterr().err.startswith("releg: there is no checkpoint nope.ckpt, expected a file; give the path")
+
+
 @pytest.mark.parametrize("option", ["--ckpt", "--ckpt_path", "--ckpt="])
 def test_a_checkpoint_is_enough_to_test_it(option: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(run / "best.ckpt")
