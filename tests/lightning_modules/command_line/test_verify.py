@@ -15,7 +15,7 @@ from lightning_modules.grid import weights
 from releg import bounds
 from releg.records.runs import Entry, write_runs
 from releg.sbn import SigmoidBeliefNet
-from releg.weights import load, save_model
+from releg.weights import load, load_weights, save_model
 from tests.lightning_modules.run_states import RESULT, save_best
 
 SAMPLES = 20
@@ -150,6 +150,11 @@ def no_description(entry: Entry, results: Path) -> None:
     save_model(cell.path, load(cell.path))
 
 
+def codes_of_a_terminal(entry: Entry, results: Path) -> None:
+    (cell,) = publish(results, [entry])
+    save_model(cell.path, load(cell.path), {**load_weights(cell.path)[1], "estimator": "\x1b[31mcrn"})
+
+
 def another_cells_file(entry: Entry, results: Path) -> None:
     (cell,) = publish(results, [entry])
     cell.path.rename(cell.path.with_name("lr.safetensors"))
@@ -165,6 +170,7 @@ def another_cells_file(entry: Entry, results: Path) -> None:
         (another_table, "crn", "the table says 98.000, expected "),
         (table_of_another_run, "crn", "the file is of none of the runs in runs.json"),
         (no_description, "crn", "does not say its estimator, test/elbo, "),
+        (codes_of_a_terminal, "crn", "the file is of SBN(3-4) ?[31mcrn, expected what its name says"),
         (another_cells_file, "lr", "the file is of SBN(3-4) crn, expected what its name says"),
     ],
 )
