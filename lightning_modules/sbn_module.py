@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
+import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -18,7 +19,6 @@ from torchmetrics import MeanMetric
 from lightning_modules.binary_images import training_mean
 from lightning_modules.command_line.untrusted_configs import only_shipped_classes
 from lightning_modules.compiled_step import Compile, compile_update, compiled, is_worth_compiling
-from lightning_modules.run.step_overhead import LightModule
 from lightning_modules.schedules import DecayToZero
 from releg import bounds, checkpoint_file
 from releg.estimators.base import Estimator, check_finite, repeated
@@ -32,7 +32,7 @@ PRECISIONS = ("32", "32-true", "64", "64-true")
 DARKEST = 0.001  # least probability that a pixel's bias may start with
 
 
-class SBNModule(LightModule):
+class SBNModule(pl.LightningModule):
     """Trains a sigmoid belief net and its inference net on binary images with any estimator.
 
     All randomness is a function of the seed, the step and the rank, so a run that continues after an interruption draws

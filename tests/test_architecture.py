@@ -198,7 +198,7 @@ RULES: dict[str, tuple[Callable[[Graph], list[str]], list[str]]] = {
         ["lightning_modules/grid/new.py: from .. import binarized_mnist -> lightning_modules.binarized_mnist"],
     ),
     "the module is trained by others": (
-        Rule(rooms("sbn_module"), AROUND_RUNS, rooms("run.step_overhead")),
+        Rule(rooms("sbn_module"), AROUND_RUNS),
         ["lightning_modules/sbn_module.py: from .run import life -> lightning_modules.run.life"],
     ),
     "a run knows neither grid nor commands": (

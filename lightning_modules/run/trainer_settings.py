@@ -12,7 +12,6 @@ from lightning_modules.command_line.untrusted_configs import read_yaml
 from lightning_modules.run.checkpoints import SafeCheckpointIO
 from lightning_modules.run.saving import BestCheckpoint, LastCheckpoint
 from lightning_modules.run.settings import BASE, listed
-from lightning_modules.run.step_overhead import NoProfiler
 from lightning_modules.sbn_module import check_precision
 
 # What a run cannot follow: the values that it can, and why
@@ -59,7 +58,6 @@ def adjusted(given: Mapping[str, Any]) -> dict[str, Any]:
             )
     return {
         "callbacks": _callbacks(callbacks, given["enable_progress_bar"], given["logger"]),
-        "profiler": given["profiler"] or NoProfiler(),
         "val_check_interval": min(interval, steps) if isinstance(interval, int) and steps > 0 else interval,
     }
 

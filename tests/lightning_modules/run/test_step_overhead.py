@@ -5,7 +5,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.profilers import SimpleProfiler
 
-from lightning_modules.run.step_overhead import STEP_HOOKS, NoProfiler, lighten
+from lightning_modules.run.step_overhead import STEP_HOOKS, lighten
 from lightning_modules.sbn_module import SBNModule
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from tests.lightning_modules.small_data import small
@@ -28,7 +28,7 @@ class Watched(SBNModule):
 
 def test_hooks_that_are_written_are_called_at_every_step_and_a_profiler_that_is_asked_for_is_used() -> None:
     counter, module = Counter(), Watched([3], CommonRandomNumbers(), 12)
-    profilers: list[Any] = [NoProfiler(), SimpleProfiler()]
+    profilers: list[Any] = [None, SimpleProfiler()]
     for profiler in profilers:
         trainer = pl.Trainer(
             accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,

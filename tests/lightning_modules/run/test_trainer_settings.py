@@ -156,7 +156,7 @@ def test_a_progress_bar_of_the_users_takes_the_place_of_the_runs() -> None:
     from lightning_modules.run.trainer_settings import adjusted
 
     given = [RunProgressBar(), BestCheckpoint(), LastCheckpoint(), ProgressBar()]
-    names = ("enable_progress_bar", "logger", "profiler", "val_check_interval")
+    names = ("enable_progress_bar", "logger", "val_check_interval")
     kept = adjusted({"callbacks": given, "plugins": SafeCheckpointIO(), "max_steps": 3, **dict.fromkeys(names)})[
         "callbacks"
     ]
