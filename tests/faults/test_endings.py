@@ -102,25 +102,16 @@ def test_no_number_that_is_not_finite_enters_a_result(tmp_path: Path) -> None:
     assert "Infinity" not in text
 
 
-@pytest.mark.parametrize("damage", ["emptied", "cut", "changed", "without a digest", "infinite"])
 def test_a_damaged_result_is_refused_and_computed_again_once_it_is_deleted(
-    damage: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(run.parents[3], tmp_path, dirs_exist_ok=True)
     path = folder_of(tmp_path) / "result.json"
     content = json.loads(path.read_text())
-    text = {
-        "emptied": "",
-        "cut": path.read_text()[:50],
-        "changed": json.dumps({**content, "test/elbo": content["test/elbo"] + 1}),
-        "without a digest": json.dumps({name: value for name, value in content.items() if name != "digest"}),
-        "infinite": json.dumps({**content, "test/elbo": float("-inf")}),
-    }[damage]
-    path.write_text(text)
+    path.write_text(json.dumps({**content, "test/elbo": content["test/elbo"] + 1}))
     assert cli.main(fit(tmp_path)) == 2
     assert f"{path} is damaged, expected the result of a finished run; delete it" in capsys.readouterr().err
     path.unlink()
-    if damage == "emptied":
-        assert cli.main(fit(tmp_path)) == 0
-        assert result(folder_of(tmp_path)) == result(run)
-        assert curve(folder_of(tmp_path)) == curve(run)
+    assert cli.main(fit(tmp_path)) == 0
+    assert result(folder_of(tmp_path)) == result(run)
+    assert curve(folder_of(tmp_path)) == curve(run)

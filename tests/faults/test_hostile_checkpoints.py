@@ -7,22 +7,23 @@ import pytest
 import torch
 
 from lightning_modules import cli
-from lightning_modules.run.checkpoints import SafeCheckpointIO, load_run_checkpoint
-from tests.lightning_modules.commands_helper import TINY
+from lightning_modules.run.checkpoints import load_run_checkpoint
+from tests.lightning_modules import commands_helper
+from tests.lightning_modules.commands_helper import folder_of
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 
 
-def settings(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:
-    return [*TINY, *SHORT, "--config", f"estimator/{estimator}.yaml", "--results_dir", str(results), *arguments]
+def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:
+    return commands_helper.fit(results, *SHORT, *arguments, estimator=estimator)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
     results = tmp_path_factory.mktemp("run")
-    assert cli.main(["fit", *settings(results)]) == 0
-    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    assert cli.main(fit(results)) == 0
+    return folder_of(results)
 
 
 class Payload:
@@ -49,7 +50,7 @@ def test_code_in_a_checkpoint_is_not_run_by_any_command(
     torch.save({**load_run_checkpoint(run / "best.ckpt"), "payload": Payload(tmp_path / "pwned")}, evil)
     (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
     own = command in ("variance", "compare")
-    arguments = ["--ckpt", str(evil)] if own else [*settings(tmp_path), "--ckpt_path", str(evil)]
+    arguments = ["--ckpt", str(evil)] if own else fit(tmp_path, "--ckpt_path", str(evil))[1:]
     assert cli.main([command, *arguments]) == 2
     assert f"{evil} holds something other than tensors and plain values" in complaint(capsys)
     assert not (tmp_path / "pwned").exists()
@@ -59,10 +60,10 @@ def test_code_in_the_checkpoint_of_an_interrupted_run_is_not_run(
     run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="releg")
-    folder = tmp_path / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    folder = folder_of(tmp_path)
     folder.mkdir(parents=True)
     torch.save({**load_run_checkpoint(run / "last.ckpt"), "payload": Payload(tmp_path / "pwned")}, folder / "last.ckpt")
-    assert cli.main(["fit", *settings(tmp_path)]) == 0
+    assert cli.main(fit(tmp_path)) == 0
     assert "without running code, so it was not loaded" in caplog.text
     assert not (tmp_path / "pwned").exists()
     assert (folder / "result.json").read_text().count("test/elbo") == 1
@@ -89,23 +90,8 @@ def test_a_checkpoint_of_another_run_is_refused_naming_the_difference(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = settings(tmp_path, *arguments, "--ckpt_path", str(run / "best.ckpt"), estimator=estimator)
-    assert cli.main(["test", *given]) == 2
+    given = fit(tmp_path, *arguments, "--ckpt_path", str(run / "best.ckpt"), estimator=estimator)
+    assert cli.main(["test", *given[1:]]) == 2
     said = complaint(capsys)
     assert f"releg: the checkpoint's {difference}" in said
     assert said.endswith("use the config.yaml of the checkpoint's run")
-
-
-@pytest.mark.parametrize("part", ["state_dict", "identity"])
-@pytest.mark.parametrize("command", ["test", "variance"])
-def test_a_checkpoint_that_lacks_a_part_is_refused(
-    command: str, part: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "poor.ckpt"
-    SafeCheckpointIO().save_checkpoint(
-        {k: v for k, v in load_run_checkpoint(run / "best.ckpt").items() if k != part}, path
-    )
-    (tmp_path / "config.yaml").write_bytes((run / "config.yaml").read_bytes())
-    arguments = ["--ckpt", str(path)] if command == "variance" else [*settings(tmp_path), "--ckpt_path", str(path)]
-    assert cli.main([command, *arguments]) == 2
-    assert f"{path} has no identity or no weights, expected the checkpoint of a run" in complaint(capsys)

@@ -1,7 +1,7 @@
 """Whatever stands on the command line or in a config: exit code 0 or 2 with a sentence, never a traceback."""
 
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -125,45 +125,36 @@ def test_any_words_on_the_command_line(there: Path, capsys: pytest.CaptureFixtur
     check()
 
 
-@pytest.mark.parametrize("command", [bench, compare])
-def test_any_words_after_a_command_that_measures(
-    command: ModuleType, capsys: pytest.CaptureFixture[str], examples: int
+MEASURING = ["--ckpt", "--config", "--estimators", "--num-images", "--architectures", "--rounds", "--output"]
+OF_THE_GRID = ["--budget", "--seeds", "--jobs", "--only", "--launcher", "--ray-address", "--gpus-per-run", "--results"]
+
+
+@pytest.mark.parametrize(
+    ("read", "options", "program"),
+    [
+        (bench.build_parser().parse_args, MEASURING, "releg"),
+        (compare.build_parser().parse_args, MEASURING, "releg"),
+        (parse_options, OF_THE_GRID, "bash reproduce.sh --help"),
+    ],
+)
+def test_any_words_after_a_command_that_is_only_read(
+    read: Callable[[list[str]], object], options: list[str], program: str, examples: int
 ) -> None:
-    """Only read: with nothing wrong it would measure."""
-    options = ["--ckpt", "--config", "--estimators", "--num-images", "--architectures", "--rounds", "--output"]
-    words = st.sampled_from(options) | st.text(max_size=8) | st.sampled_from(["2", "200-200", "arm", "-1", "0.25"])
+    """With nothing wrong it would measure or train."""
+    usual = ["2", "200-200", "arm", "ray", "smoke", "-1", "0.25"]
+    words = st.sampled_from(options) | st.text(max_size=8) | st.sampled_from(usual)
 
     @settings(AMPLE, max_examples=20 * examples)
     @given(arguments=st.lists(words, max_size=6))
     def check(arguments: list[str]) -> None:
-        capsys.readouterr()
-        said = "; see releg"
+        said = f"; see {program}"
         try:
-            command.build_parser().parse_args(arguments)
+            read(arguments)
         except ValueError as error:  # told in a sentence
             said = str(error)
         except SystemExit:  # --help
             pass
-        assert "; see releg" in said
-
-    check()
-
-
-def test_any_words_after_reproduce_sh(examples: int) -> None:
-    options = ["--budget", "--seeds", "--jobs", "--only", "--launcher", "--ray-address", "--gpus-per-run", "--results"]
-    words = st.sampled_from(options) | st.text(max_size=8) | st.sampled_from(["2", "200-200", "ray", "smoke", "0.25"])
-
-    @settings(AMPLE, max_examples=20 * examples)
-    @given(arguments=st.lists(words, max_size=6))
-    def check(arguments: list[str]) -> None:
-        said = "; see bash reproduce.sh --help"
-        try:
-            parse_options(arguments)
-        except ValueError as error:  # told in a sentence
-            said = str(error)
-        except SystemExit:  # --help
-            pass
-        assert "; see bash reproduce.sh --help" in said
+        assert f"; see {program}" in said
 
     check()
 

@@ -68,10 +68,6 @@ def test_every_parameter_of_the_vae_gets_a_gradient_and_it_learns(flips: int | N
     assert values[-1] > values[0] + 2
 
 
-def test_the_categorical_example_learns() -> None:
-    run("Several layers, and any graph", 1)  # asserts it itself
-
-
 def test_the_example_of_a_trained_model_loads_one_and_saves_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,8 +139,9 @@ def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_half_file(
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_a_checkpoint_of_another_program_is_refused_though_it_carries_a_digest(tmp_path: Path) -> None:
-    SafeCheckpointIO().save_checkpoint({"state_dict": {}}, tmp_path / "other.ckpt")
+@pytest.mark.parametrize("part", ["state_dict", "identity"])
+def test_a_checkpoint_of_another_program_is_refused_though_it_carries_a_digest(part: str, tmp_path: Path) -> None:
+    SafeCheckpointIO().save_checkpoint({part: {}}, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match="has no identity or no weights, expected the checkpoint of a run"):
         load_run_checkpoint(tmp_path / "other.ckpt")
 

@@ -10,7 +10,7 @@ from tests.lightning_modules.run_states import RESULT
 
 
 @pytest.mark.parametrize(
-    "text", ["", "garbage", "[]", "{}", json.dumps(RESULT), json.dumps({**RESULT, "test/elbo": float("nan")})]
+    "text", ["", '{"steps": 5', "[]", "{}", json.dumps(RESULT), json.dumps({**RESULT, "test/elbo": float("-inf")})]
 )
 def test_a_damaged_result_is_told_with_what_to_do(tmp_path: Path, text: str) -> None:
     assert read_result(tmp_path) is None
