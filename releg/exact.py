@@ -132,30 +132,26 @@ def noise_cells(
     return list(noise.split([len(layer) for layer in by_layer], dim=1)), probability
 
 
-def gradient_moments(
-    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
-) -> dict[str, Moments]:
+def gradient_moments(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Moments]:
     """Exact moments of the estimate of d objective / d parameter for one image x (1, D), by name.
 
     Only for estimators that compare the noise with means and do not use its value, so not for relaxations. If the
     answer is linear in each noise value within a cell (ARM), the mean is exact and the variance is not. The estimator
     is called in evaluation mode and keeps its state.
     """
-    noise, weights = noise_tuples(estimator, model, x, extra, opposite)
+    noise, weights = noise_tuples(estimator, model, x)
     gradients = row_gradients(estimator, model, x.expand(len(weights), -1), noise)
     return {name: _moments(gradient, weights) for name, gradient in gradients.items()}
 
 
-def expected_gradient(
-    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
-) -> dict[str, Tensor]:
+def expected_gradient(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor) -> dict[str, Tensor]:
     """Expected estimate of d objective / d parameter for one image x (1, D), by name; much faster than the moments."""
-    noise, weights = noise_tuples(estimator, model, x, extra, opposite)
+    noise, weights = noise_tuples(estimator, model, x)
     return weighted_gradient(estimator, model, x.expand(len(weights), -1), noise, weights)
 
 
 def noise_tuples(
-    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int], opposite: bool
+    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, extra: Sequence[int] = (), opposite: bool = False
 ) -> tuple[list[Tensor], Tensor]:
     """Noise of all tuples of `estimator.samples` cells, (C**K * K, H) per layer, and their probabilities (C**K,)."""
     noise, probability = noise_cells(model, x, extra, opposite)
@@ -165,13 +161,11 @@ def noise_tuples(
     return [layer[tuples.flatten()] for layer in noise], probability[tuples].prod(1)
 
 
-def row_gradients(
-    estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor], block: int = 128
-) -> dict[str, Tensor]:
+def row_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noise: list[Tensor]) -> dict[str, Tensor]:
     """The estimate of d elbo / d parameter for each image, (B, *shape) by parameter name."""
     names, parameters = zip(*model.named_parameters(), strict=True)
     parts: list[tuple[Tensor, ...]] = []
-    for _, surrogate in _surrogates(estimator, model, x, noise, block):
+    for _, surrogate in _surrogates(estimator, model, x, noise, block=128):
         pick_one = torch.eye(len(surrogate), dtype=surrogate.dtype, device=surrogate.device)
         parts.append(torch.autograd.grad(-surrogate, parameters, pick_one, is_grads_batched=True))
     return {name: torch.cat(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}

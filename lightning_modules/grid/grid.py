@@ -32,9 +32,7 @@ from releg.report.every_page import write_every_page
 from releg.report.table1 import read_paper
 
 MEASURED_CELL = FIGURE1_ARCHITECTURE, "lr"
-MOST_TO_COMPILE = (
-    8  # kinds of runs, as the grid has: the many of a study would take too long before the first one starts
-)
+MOST_TO_COMPILE = 8  # kinds of runs, as the grid has: those of a study would take too long before the first starts
 SECONDS_TO_LOAD = time.process_time()  # most of it for the modules above; the process of a run takes as long
 
 Problems = dict[GridRun, str]  # what went wrong with a run

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,11 +41,6 @@ class Trained(NamedTuple):
         return GridRun(ARCHITECTURE, self.estimator, 0, tuple(words))
 
 
-def planned() -> Iterator[Trained]:
-    """The runs of the study: one for each estimator."""
-    return map(Trained, ESTIMATORS)
-
-
 def numbers(status: RunStatus) -> Numbers:
     """What the page needs of a run; of one under way, the best validation so far and no test bounds."""
     rows = read_metrics(status.folder / METRICS)
@@ -75,7 +70,7 @@ STUDY = Study(
     __doc__,
     PROTOCOL_CURVES,
     Trained._fields,
-    lambda _: planned(),
+    lambda _: map(Trained, ESTIMATORS),
     numbers,
     write_race,
     threads=1,

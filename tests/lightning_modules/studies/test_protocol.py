@@ -4,14 +4,14 @@ from pathlib import Path
 
 from lightning_modules.grid.plan import status_of
 from lightning_modules.run.folder import save_config
-from lightning_modules.studies.protocol import POINT, Trained, curve, numbers, planned
+from lightning_modules.studies.protocol import ESTIMATORS, POINT, Trained, curve, numbers
 from lightning_modules.studies.study import UNFINISHED
 from releg.records.file_names import METRICS
 from tests.lightning_modules.run_states import leave_finished
 
 
 def test_every_run_follows_the_protocol_for_all_of_its_steps(tmp_path: Path) -> None:
-    for trained in planned():
+    for trained in map(Trained, ESTIMATORS):
         config = status_of(trained.run(tmp_path)).config
         assert config["trainer"]["max_steps"] == 1_000_000
         assert config["model"]["layers"] == [200, 200, 200]
