@@ -7,18 +7,8 @@ import pytest
 from tests.environment import ROOT
 
 TOP_LEVEL = {
-    *(
-        ".ci",
-        ".github",
-        ".gitignore",
-        ".pre-commit-config.yaml",
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "LICENSE",
-        "README.md",
-        "pyproject.toml",
-        "reproduce.sh",
-    ),
+    *(".ci", ".github", ".gitignore", ".pre-commit-config.yaml", "pyproject.toml", "reproduce.sh"),
+    *("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md"),
     *("data", "lightning_modules", "releg", "results", "tests"),
 }
 LARGE = 1_000_000  # bytes

@@ -60,12 +60,7 @@ def test_a_changed_estimator_commit_or_version_is_told_in_one_line_and_recorded(
     monkeypatch.setattr(provenance, "provenance", lambda: dict(now))
     assert cli.main(fit(results)) == 0
     (line,) = (record.getMessage() for record in caplog.records if "resuming with" in record.getMessage())
-    for part in (
-        "commit c0ffee0",
-        "numba 9.9, before ",
-        "torch 8.8, before ",
-        "own_module ",
-    ):
+    for part in ("commit c0ffee0", "numba 9.9, before ", "torch 8.8, before ", "own_module "):
         assert part in line
     first, second = json.loads((interrupted / "provenance.json").read_text())
     sources = [entry["own_sources"] for entry in (first, second)]

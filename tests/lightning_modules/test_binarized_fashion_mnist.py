@@ -46,16 +46,8 @@ def test_a_run_on_another_data_set_is_one_overlay_away(tmp_path: Path, pixels: n
     arguments = [
         *("fit", "--config", "base.yaml", "--config", "architecture/sbn_200_200.yaml"),
         *("--config", "estimator/likelihood_ratio.yaml", "--config", "data/fashion_mnist.yaml"),
-        *(
-            "--data.data_dir",
-            str(tmp_path),
-            "--data.batch_size",
-            "10",
-            "--data.eval_batch_size",
-            "10",
-            "--model.layers",
-            "[3]",
-        ),
+        *("--data.data_dir", str(tmp_path), "--data.batch_size", "10", "--data.eval_batch_size", "10"),
+        *("--model.layers", "[3]"),
         *("--trainer.max_steps", "4", "--trainer.accelerator", "cpu", "--results_dir", str(results)),
     ]
     assert cli.main(arguments) == 0

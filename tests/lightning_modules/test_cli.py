@@ -70,10 +70,7 @@ def test_every_budget_states_its_steps_rate_and_schedule(budget: str) -> None:
         (["fit", *TINY], "estimator"),
         (fit(Path("r"), "--trainer.max_stepz", "5"), "max_stepz"),
         (fit(Path("r"), "--model.layers", "[3,0]"), "expected one or more positive sizes"),
-        (
-            fit(Path("r"), "--model.optimizer.init_args.lr", "-1"),
-            "Invalid learning rate: -1.0, expected",
-        ),
+        (fit(Path("r"), "--model.optimizer.init_args.lr", "-1"), "Invalid learning rate: -1.0, expected"),
         (fit(Path("r"), "--data.batch_size", "0"), "batch_size is 0, expected"),
         (fit(Path("r"), "--data.binarization", "foo"), "Got value: foo"),
         (fit(Path("r"), "--model.estimator", "Foo"), "Foo"),

@@ -29,9 +29,10 @@ def random_x(rows: int, data_size: int, seed: int = 0, dtype: torch.dtype = torc
 
 
 def simulate(model: SigmoidBeliefNet, rows: int, seed: int = 0) -> tuple[Trajectory, list[Tensor]]:
-    """A path of the inference net per row of random images, and the logits of the generative net there."""
+    """A path of the inference net per row of random images, the same on every device, and the generative logits."""
     x = random_x(rows, model.data_size, seed, model.mean.dtype)
-    path = model.infer(x, model.draw_noise(x, torch.Generator().manual_seed(seed)))
+    noise = model.draw_noise(x, torch.Generator().manual_seed(seed))
+    path = model.infer(x.to(model.mean.device), [layer.to(model.mean.device) for layer in noise])
     return path, [logits.detach() for logits in model.generative_logits(path.z)]
 
 
@@ -43,8 +44,9 @@ def mean_gradients(estimator: Estimator, model: SigmoidBeliefNet, x: Tensor, noi
 
 def error(left: list[Tensor], right: list[Tensor]) -> float:
     """Largest difference, relative to the largest number where that exceeds 1."""
-    assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(left, right, strict=True))
-    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in zip(left, right, strict=True))
+    pairs = [(a.detach().cpu(), b.detach().cpu()) for a, b in zip(left, right, strict=True)]
+    assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs)
 
 
 def largest_z(numbers: int, false_alarm: float = 1e-3) -> float:

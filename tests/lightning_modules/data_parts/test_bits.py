@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-from statistics import NormalDist
 
 import numpy as np
 from torchvision.datasets import MNIST
@@ -9,11 +8,7 @@ from torchvision.datasets import MNIST
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.data_parts.archives import REPOSITORY_DATA, read_pixels
 from lightning_modules.data_parts.bits import fixed_bits, redraw, shared_fixed_bits
-
-
-def largest_z_of_chance(count: int) -> float:
-    """Bound that `count` standard normal variables all keep, with probability 0.999 at least (Bonferroni)."""
-    return NormalDist().inv_cdf(1 - 0.001 / (2 * count))
+from tests.releg.helpers import largest_z
 
 
 def assert_on_as_often_as_intensity_says(on: np.ndarray, count: np.ndarray) -> None:
@@ -22,7 +17,7 @@ def assert_on_as_often_as_intensity_says(on: np.ndarray, count: np.ndarray) -> N
     assert on[255] == count[255]
     p = np.arange(1, 255) / 255
     z = (on[1:255] - count[1:255] * p) / np.sqrt(count[1:255] * p * (1 - p))
-    assert np.abs(z).max() < largest_z_of_chance(len(z))
+    assert np.abs(z).max() < largest_z(len(z))
 
 
 def test_the_fixed_bits_are_one_line_of_numpy_whatever_the_chunk() -> None:
@@ -43,7 +38,7 @@ def test_each_pixel_of_mnist_is_on_as_often_as_its_intensity_says() -> None:
     varied = variance > 25  # below, counts are too small to be normal
     assert varied.sum() > 400
     z = ((bits.sum(0, dtype=np.int64) - expectation)[varied]) / np.sqrt(variance[varied])
-    assert np.abs(z).max() < largest_z_of_chance(len(z))
+    assert np.abs(z).max() < largest_z(len(z))
 
 
 def test_redrawn_bits_have_exactly_the_probability_of_their_intensity() -> None:

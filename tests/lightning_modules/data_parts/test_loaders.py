@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightning_modules.data_parts.loaders import EvalLoader, TrainLoader
 from tests.lightning_modules.data_parts.small_archives import assert_one_sentence
-from tests.lightning_modules.data_parts.test_bits import largest_z_of_chance
+from tests.releg.helpers import largest_z
 
 
 def numbered(count: int, batch_size: int, **options: Any) -> TrainLoader:
@@ -57,7 +57,7 @@ def test_every_epoch_has_another_order() -> None:
     epochs = np.array([next(indices(x) for x in loader) for _ in range(20)])  # (20, 1000)
     assert len({tuple(order) for order in epochs}) == 20
     # the number of images that keep their place from one epoch to the next is Poisson of mean 1
-    assert (epochs[1:] == epochs[:-1]).sum() < 19 + largest_z_of_chance(1) * 19**0.5
+    assert (epochs[1:] == epochs[:-1]).sum() < 19 + largest_z(1) * 19**0.5
 
 
 @given(count=st.integers(1, 300), batch_size=st.integers(1, 100), skip=st.integers(0, 700), redrawn=st.booleans())
@@ -112,7 +112,7 @@ def test_redrawn_bits_of_the_same_image_differ_between_epochs() -> None:
     p = 128 / 255
     chance = 2 * p * (1 - p)  # that two independent draws differ
     z = ((first != second).sum().item() - 7840 * chance) / (7840 * chance * (1 - chance)) ** 0.5
-    assert abs(z) < largest_z_of_chance(1)
+    assert abs(z) < largest_z(1)
 
 
 @pytest.mark.parametrize(("redrawn", "bytes_per_pixel"), [(False, 1 + 4), (True, 1 + 1 + 1 + 1 + 4)])

@@ -19,23 +19,10 @@ from releg.sbn import SigmoidBeliefNet, Trajectory
 from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, TINY, releg, releg_command
 from tests.lightning_modules.run_states import wait_for_new_checkpoint
 from tests.releg.estimators.cases import CASES
-from tests.releg.helpers import random_model, random_x
+from tests.releg.helpers import error, random_model, random_x, simulate
 
 pytestmark = pytest.mark.cuda
 ON_CUDA = ("--trainer.accelerator", "cuda", "--trainer.devices", "1")
-
-
-def simulate(model: SigmoidBeliefNet, rows: int, seed: int) -> tuple[Trajectory, list[Tensor]]:
-    x = random_x(rows, model.data_size, seed, model.mean.dtype)
-    noise = model.draw_noise(x, torch.Generator().manual_seed(seed))
-    path = model.infer(x.to(model.mean.device), [layer.to(model.mean.device) for layer in noise])
-    return path, [r.detach() for r in model.generative_logits(path.z)]
-
-
-def error(left: list[Tensor], right: list[Tensor]) -> float:
-    """Largest difference, relative to the largest number where that exceeds 1."""
-    pairs = [(a.detach().cpu(), b.detach().cpu()) for a, b in zip(left, right, strict=True)]
-    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 50.0])

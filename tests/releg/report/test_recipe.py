@@ -11,14 +11,8 @@ from releg.report.recipe import write_recipe
 
 
 def trial(estimator: str, rate: float, nll: float, steps: int = 200, **more: Any) -> dict[str, Any]:
-    known: dict[str, Any] = {
-        "estimator": estimator,
-        "rate": rate,
-        "shape": "linear",
-        "steps": steps,
-        "binarization": "dynamic",
-    }
-    known |= {"architecture": "200-200", "warmup": 0}
+    known: dict[str, Any] = {"architecture": "200-200", "estimator": estimator, "rate": rate, "steps": steps}
+    known |= {"shape": "linear", "warmup": 0, "binarization": "dynamic"}
     return {**known, "val/elbo": -nll, "best_step": steps, "minutes": 1.0, "commit": "c0ffee; beef", **more}
 
 
