@@ -11,16 +11,7 @@ import pytest
 
 from tests.environment import ROOT
 from tests.processes import children_of
-from tests.reproduce_script import (
-    CRN,
-    Script,
-    curve,
-    finish,
-    is_free,
-    rows,
-    wait_for,
-    without_times,
-)
+from tests.reproduce_script import CRN, Script, curve, finish, is_free, rows, wait_for, without_times
 
 ARTEFACTS = "figure1.csv figure1_variances.csv figure1.pdf figure1.png runs.json table1.json table1.md"
 

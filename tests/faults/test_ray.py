@@ -20,12 +20,8 @@ def cluster() -> Iterator[Any]:
     """Of two nodes; the last test that uses it takes one away."""
     from ray.cluster_utils import Cluster
 
-    settings: dict[str, Any] = {
-        "num_cpus": 1,
-        "num_gpus": 0,
-        "include_dashboard": False,
-        "object_store_memory": 80_000_000,
-    }
+    settings: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0, "include_dashboard": False}
+    settings["object_store_memory"] = 80_000_000
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         cluster = Cluster(initialize_head=True, head_node_args=settings)

@@ -74,7 +74,6 @@ def test_every_budget_states_its_steps_rate_and_schedule(budget: str) -> None:
         (fit(Path("r"), "--data.batch_size", "0"), "batch_size is 0, expected"),
         (fit(Path("r"), "--data.binarization", "foo"), "Got value: foo"),
         (fit(Path("r"), "--model.estimator", "Foo"), "Foo"),
-        (["test", *fit(Path("r"))[1:], "--ckpt_path", "nope.ckpt"], "there is no checkpoint nope.ckpt"),
         (["dance"], "there is no command dance, expected one of fit, validate, test"),
     ],
 )

@@ -66,6 +66,7 @@ def test_a_bias_is_told_where_it_is_seen_and_bounded_where_not(given: dict[str, 
 
 def test_the_front_has_only_unbiased_estimators_none_of_which_is_beaten() -> None:
     rows = [row("arm", 50.0, 2.0), row("disarm", 40.0, 1.5), row("lr", 90.0), row("reinmax", 1.0, unbiased=False)]
+    rows.append(row("vimco", 1.0, objective="multi_sample"))
     assert [each["estimator"] for each in front(rows)] == ["lr", "disarm"]
 
 
@@ -98,5 +99,5 @@ def test_siblings_and_disarm_are_paired_by_image(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "compare.json").write_text('[{"weights": "w", "rows": [{}]}]')
-    with pytest.raises(ValueError, match=r"compare.json cannot be read \(.*\), expected"):
+    with pytest.raises(ValueError, match=r"compare.json cannot be read \(.*\), expected what releg compare writes"):
         write_compare(tmp_path)
