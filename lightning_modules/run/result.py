@@ -33,16 +33,13 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         result = json.loads(path.read_bytes())
     except ValueError:
         result = None
-    if not isinstance(result, dict) or not all(_is_finite(result.get(name)) for name in NUMBERS):
-        raise ValueError(_damaged(path))
-    if result.pop("digest", None) != digest(result):
-        raise ValueError(_damaged(path))
-    return result
+    is_whole = isinstance(result, dict) and all(_is_finite(result.get(name)) for name in NUMBERS)
+    if not is_whole or result.pop("digest", None) != digest(result):
+        raise ValueError(
+            f"{path} is damaged, expected the result of a finished run; delete it, and releg fit computes it again"
+        )
+    return dict(result)
 
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
-
-
-def _damaged(path: Path) -> str:
-    return f"{path} is damaged, expected the result of a finished run; delete it, and releg fit computes it again"

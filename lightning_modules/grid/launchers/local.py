@@ -82,11 +82,6 @@ class LocalLauncher(Launcher):
                 time.sleep(process.SECONDS_BETWEEN_CHECKS)
 
 
-def launcher(jobs: int, lock: int) -> LocalLauncher:
-    """The launcher of `jobs` runs at a time; its processes keep the lock."""
-    return LocalLauncher(jobs, threads_per_job(jobs), lock)
-
-
 @contextmanager
 def opened(options: Options, runs: int, lock: int) -> Iterator[LocalLauncher]:
     """The launcher that a command asks for.
@@ -94,7 +89,8 @@ def opened(options: Options, runs: int, lock: int) -> Iterator[LocalLauncher]:
     Its jobs follow from all runs of the command, not from those that are left: rounding depends on the number of
     threads, and a run that is continued must go on with as many.
     """
-    yield launcher(options.jobs or default_jobs(runs), lock)
+    jobs = options.jobs or default_jobs(runs)
+    yield LocalLauncher(jobs, threads_per_job(jobs), lock)
 
 
 @contextmanager
