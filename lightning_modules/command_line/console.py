@@ -98,7 +98,10 @@ def answered(run: Callable[[], int], program: str = "releg") -> int:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether the machine, or its GPU, has too little memory; torch says so by errors of its own."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error))
+    words = ("out of memory", "can't allocate memory", "not enough memory")  # an illegal access of memory is a bug
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
 
 
 def complain(sentence: str, program: str = "releg") -> int:

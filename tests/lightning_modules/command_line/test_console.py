@@ -1,6 +1,7 @@
 """How the command ends, whatever happened in it."""
 
 import pytest
+import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
@@ -44,7 +45,10 @@ def test_a_mistake_of_the_user_is_one_line(capsys: pytest.CaptureFixture[str]) -
 
 def test_too_little_memory_is_no_mistake_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert ends_with(MemoryError()) == 2
-    assert capsys.readouterr().err.startswith("releg: out of memory, expected settings that fit this machine;")
+    assert ends_with(torch.cuda.OutOfMemoryError("CUDA out of memory.")) == 2
+    assert capsys.readouterr().err.count("releg: out of memory, expected settings that fit this machine;") == 2
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        ends_with(RuntimeError("CUDA error: an illegal memory access was encountered"))
 
 
 def test_a_rank_that_lost_another_points_to_its_message(capsys: pytest.CaptureFixture[str]) -> None:
