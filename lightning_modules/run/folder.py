@@ -31,7 +31,7 @@ def find_run_folder(settings: Settings) -> Path:
     """The folder that holds this run already, or the first free one."""
     home, wanted = _home(settings), settings_of(settings.config)
     seed = f"seed{settings.config['seed_everything']}"
-    taken = sorted(path.parent for path in home.glob(f"{seed}*/{CONFIG}"))
+    taken = sorted(path.parent for name in (seed, f"{seed}-*") for path in home.glob(f"{name}/{CONFIG}"))
     for folder in taken:
         if not differences(settings_of(read_config(folder)), wanted):
             return folder

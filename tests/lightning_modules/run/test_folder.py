@@ -40,6 +40,13 @@ def test_a_run_is_found_by_its_config_where_others_have_left_holes(tmp_path: Pat
     assert folder_of(tmp_path, *LR, "--model.weight_decay", "0") == "2-3/likelihood_ratio/seed0-3"
 
 
+def test_a_damaged_config_of_another_seed_stops_no_run(tmp_path: Path) -> None:
+    damaged = tmp_path / "runs" / "2-3" / "likelihood_ratio" / "seed10" / "config.yaml"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("")
+    assert folder_of(tmp_path, *LR, "--seed_everything", "1") == "2-3/likelihood_ratio/seed1"
+
+
 def test_runs_on_mnist_stay_where_they_were_and_others_have_their_own_folder(tmp_path: Path) -> None:
     fashion = ["--config", "data/fashion_mnist.yaml"]
     assert folder_of(tmp_path, *LR) == "2-3/likelihood_ratio/seed0"
