@@ -82,7 +82,7 @@ def gradient(
         check: once per model, call f and the layers with some rows repeated; an error if this changes the others, or if
             a call changed x. They may change z in place.
         options: further arguments, such as samples=4, for all estimators that take them; give functools.partial for
-            those of one layer.
+            those of one layer, which come first.
     """
     if memory_mib <= 0:
         raise ValueError(f"memory_mib is {memory_mib}, expected a positive number; the default is 256")
@@ -136,7 +136,7 @@ def _by_layer(
     for name in names:
         function = partial(_named(by_layer.get(name, functional.common_random_numbers)))
         taken = options.keys() & signature(function.func).parameters.keys() - {"one_hot"}  # which is the layer's
-        found[name] = partial(function, **{option: options[option] for option in taken})
+        found[name] = partial(function, **{option: options[option] for option in taken - function.keywords.keys()})
         unknown -= taken
     if unknown:
         functions = ", ".join(sorted({function.func.__name__ for function in found.values()}))

@@ -225,6 +225,19 @@ def test_rows_that_depend_on_each_other_are_noticed_once_per_model(name: str) ->
     assert calls == [6, 9, 6, 6, 6]
 
 
+def test_an_option_of_one_layer_comes_before_that_of_all() -> None:
+    calls: list[int] = []
+
+    def f(x: Tensor, z: Values) -> Tensor:
+        calls.append(len(x))
+        return z["a"].sum(1) + z["b"].sum(1)
+
+    model = DiscreteModel([Layer(name, (), lambda x, z: scale * x, 20) for name in "ab"])
+    estimators: dict[str, Any] = {"a": partial(functional.leave_one_out, samples=3), "b": functional.leave_one_out}
+    gradient(model, f, torch.randn(6, 20), estimator=estimators, samples=5, check=False)
+    assert len(calls) == 1 + 2 + 4, "the sample, and the further samples of each layer"
+
+
 def test_layers_whose_rows_depend_on_each_other_are_noticed() -> None:
     norm = nn.BatchNorm1d(2)
     second = Layer("b", ("z",), lambda x, z: norm(z["z"] + x), 2)
