@@ -143,7 +143,7 @@ class Moments:
 
     @classmethod
     def load(cls, path: Path) -> Moments:
-        """Read it; a file that has anything else raises an error."""
+        """Read it; no other classes are built, and no code is run."""
         with torch.serialization.safe_globals([Moments, RunningMoments]):
             found: Moments = torch.load(path, weights_only=True)
         return found
