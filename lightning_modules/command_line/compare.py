@@ -38,6 +38,9 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     check_writable(options.output)
     read_estimators(options.estimators)  # a mistake is reported before anything is measured
+    path = options.output / COMPARE
+    if path.is_file():
+        read_compared(path)  # so is a damaged file
     process = without_command(provenance())  # as it starts, not as it ends
     trained = load_trained(options.ckpt, options.data_dir, options.trust)
     images = trained.data.training_images(options.num_images)
@@ -51,7 +54,6 @@ def main(argv: list[str]) -> int:
         "own_baselines": trained.estimator is not None,
         "rows": list(measured_rows(options, trained.model, trained.estimator, images)),
     }
-    path = options.output / COMPARE
     others = read_compared(path) if path.is_file() else []
     kept = [other for other in others if other["weights"] != document["weights"]]
     write_json(path, sorted([*kept, document], key=lambda compared: str(compared["weights"])))

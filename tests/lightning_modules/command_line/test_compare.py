@@ -78,3 +78,9 @@ def test_a_mistake_is_told_in_one_sentence(tiny: Path, tmp_path: Path, capsys: p
     error = capsys.readouterr().err
     assert "there is no estimator nobody, expected one of" in error
     assert "Traceback" not in error
+
+
+def test_a_damaged_file_is_told_before_anything_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "compare.json").write_text('[{"rows":')
+    assert cli.main(arguments(tmp_path / "none.safetensors", tmp_path)) == 2
+    assert f"{tmp_path / 'compare.json'} cannot be read" in capsys.readouterr().err
