@@ -9,39 +9,17 @@ Importing it needs torch alone; the engine that numba compiles is loaded when it
 
 from importlib.metadata import PackageNotFoundError, version
 
-from releg import (
-    bernoulli as bernoulli,
-)
-from releg import (
-    bounds as bounds,
-)
-from releg import (
-    categorical as categorical,
-)
-from releg import (
-    discrete as discrete,
-)
-from releg import (
-    exact as exact,
-)
-from releg import (
-    functional as functional,
-)
-from releg.discrete import (
-    Continuous as Continuous,
-)
-from releg.discrete import (
-    DiscreteModel as DiscreteModel,
-)
-from releg.discrete import (
-    Layer as Layer,
-)
-from releg.discrete import (
-    Node as Node,
-)
-from releg.discrete import (
-    gradient as gradient,
-)
+from releg import bernoulli as bernoulli
+from releg import bounds as bounds
+from releg import categorical as categorical
+from releg import discrete as discrete
+from releg import exact as exact
+from releg import functional as functional
+from releg.discrete import Continuous as Continuous
+from releg.discrete import DiscreteModel as DiscreteModel
+from releg.discrete import Layer as Layer
+from releg.discrete import Node as Node
+from releg.discrete import gradient as gradient
 from releg.estimators.arm import Arm as Arm
 from releg.estimators.arms import Arms as Arms
 from releg.estimators.base import Estimate as Estimate

@@ -13,12 +13,12 @@ from tests.environment import ROOT
 from tests.processes import children_of
 from tests.reproduce_script import CRN, Script, curve, finish, is_free, rows, wait_for, without_times
 
-ARTEFACTS = "figure1.csv figure1_variances.csv figure1.pdf figure1.png runs.json table1.json table1.md"
+WRITTEN = "figure1.csv figure1_variances.csv figure1.pdf figure1.png runs.json table1.json table1.md"
 
 
 def test_one_command_ends_with_table_and_figure(undisturbed: tuple[Path, str, str]) -> None:
     results, out, err = undisturbed
-    assert all((results / name).stat().st_size > 0 for name in ARTEFACTS.split())
+    assert all((results / name).stat().st_size > 0 for name in WRITTEN.split())
     assert (results / "figure1.png").read_bytes().startswith(b"\x89PNG")
     assert [(row["architecture"], row["estimator"]) for row in rows(results)] == [
         ("32-64-128-256", "lr"),

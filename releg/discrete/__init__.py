@@ -42,21 +42,7 @@ True
 from __future__ import annotations
 
 from releg.discrete.estimate import Gradient, gradient
-from releg.discrete.layers import (
-    Continuous,
-    Layer,
-    Node,
-    Values,
-)
+from releg.discrete.layers import Continuous, Layer, Node, Values
 from releg.discrete.model import DiscreteModel, Sample
 
-__all__ = [
-    "Continuous",
-    "DiscreteModel",
-    "Gradient",
-    "Layer",
-    "Node",
-    "Sample",
-    "Values",
-    "gradient",
-]
+__all__ = ["Continuous", "DiscreteModel", "Gradient", "Layer", "Node", "Sample", "Values", "gradient"]

@@ -15,11 +15,7 @@ from torch import Tensor
 
 from releg import bernoulli, categorical
 from releg.estimators.parts import relaxation
-from releg.estimators.parts.categorical_slopes import (
-    categorical_rao,
-    categorical_reinmax_variant,
-    differential,
-)
+from releg.estimators.parts.categorical_slopes import categorical_rao, categorical_reinmax_variant, differential
 from releg.estimators.parts.relaxation import check_temperature
 from releg.estimators.parts.slopes import check_reinmax, rao_slope, reinmax_slope, reinmax_variant_slope
 from releg.functional.variables import (
