@@ -7,7 +7,6 @@ results/library.json, library.md and library.png; `timed` says how times are mea
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.binarized_mnist import BinarizedMNIST
-from lightning_modules.studies.timed import Step, Timed, measure_all, milliseconds, options_of
+from lightning_modules.studies.timed import Step, Timed, measure_all, milliseconds, parser_of
 from releg import bounds, discrete, functional
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
@@ -203,13 +202,8 @@ class Study:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options = options_of(parser, MODELS, ("times", "variances", "training"))
-
-    def measure(name: str, part: str) -> Any:
-        return getattr(Study(name), part)()
-
-    measure_all(options, LIBRARY, measure, SETTINGS)
+    options = parser_of(__doc__, MODELS).parse_args()
+    measure_all(options, LIBRARY, Study, SETTINGS)
     write_library(options.results)
 
 

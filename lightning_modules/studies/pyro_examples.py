@@ -6,7 +6,6 @@ made from the repository's MNIST. Writes results/pyro.json and results/pyro.md; 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from torch import Tensor, nn
 from torchvision.datasets import MNIST
 
 from lightning_modules.data_parts.archives import REPOSITORY_DATA, read_pixels
-from lightning_modules.studies.timed import Step, Timed, measure_all, milliseconds, options_of
+from lightning_modules.studies.timed import Step, Timed, measure_all, milliseconds, parser_of
 from releg.pyro import ELBO
 from releg.records.file_names import PYRO
 from releg.report.pyro import write_pyro
@@ -218,9 +217,9 @@ class Study:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, EXAMPLES)
     parser.add_argument("pyro", type=Path, help="a checkout of github.com/pyro-ppl/pyro")
-    options = options_of(parser, EXAMPLES, ("times", "variances", "training"))
+    options = parser.parse_args()
     command = ["git", "-C", str(options.pyro), "rev-parse", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     settings = {
@@ -230,11 +229,7 @@ def main() -> None:
         "steps_of_baselines": STEPS_OF_BASELINES,
         "seconds": {name: example.seconds for name, example in EXAMPLES.items()},
     }
-
-    def measure(name: str, part: str) -> Any:
-        return getattr(Study(EXAMPLES[name], options.pyro / "examples"), part)()
-
-    measure_all(options, PYRO, measure, settings)
+    measure_all(options, PYRO, lambda name: Study(EXAMPLES[name], options.pyro / "examples"), settings)
     write_pyro(options.results)
 
 

@@ -22,6 +22,7 @@ from lightning_modules.run.provenance import provenance, without_command
 from releg.files import write_json
 
 ROUNDS, WARM_UP, STEPS = 3, 2, 7  # how often each way takes its turn, and its steps in a turn
+PARTS = ("times", "variances", "training")  # methods of a study of one model, which measure
 Step = Callable[[], object]
 
 
@@ -56,30 +57,31 @@ def milliseconds(ways: Mapping[str, Callable[[], Step]]) -> dict[str, float]:
     return {name: 1000 * statistics.median(seconds) for name, seconds in taken.items()}
 
 
-def options_of(parser: argparse.ArgumentParser, models: Iterable[str], parts: Iterable[str]) -> argparse.Namespace:
+def parser_of(description: str | None, models: Iterable[str]) -> argparse.ArgumentParser:
     """The command line: which parts of which models to measure, and where to write."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(models), default=list(models))
-    parser.add_argument("--parts", nargs="+", choices=list(parts), default=list(parts))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     where = "folder to write to; numbers of other models and parts are kept there"
     parser.add_argument("--results", type=Path, default=RESULTS, help=where)
-    return parser.parse_args()
+    return parser
 
 
 def measure_all(
-    options: argparse.Namespace, name: str, measure: Callable[[str, str], Any], settings: Mapping[str, Any]
+    options: argparse.Namespace, name: str, study: Callable[[str], object], settings: Mapping[str, Any]
 ) -> None:
     """Measure on one thread, and add the numbers to a file after each part.
 
     Args:
         options: of the command line.
         name: of the file, in the results folder.
-        measure: of a model and a part to its numbers.
+        study: of a model, with a method for each of PARTS.
         settings: what the study's page says about how it measures.
     """
     torch.set_num_threads(1)
     file = options.results / name
     for model, part in product(options.models, options.parts):
-        numbers = measure(model, part)
+        numbers = getattr(study(model), part)()
         report = json.loads(file.read_bytes()) if file.is_file() else {"provenance": {}, "models": {}}
         report["settings"] = settings
         report["provenance"][f"{model} {part}"] = without_command(provenance())

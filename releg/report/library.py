@@ -42,8 +42,10 @@ def write_library(results: Path) -> None:
     settings = {**report["settings"], "rates": ", ".join(f"{rate:g}" for rate in report["settings"]["rates"])}
     complete = {name for name, measured in report["models"].items() if {"times", "variances"} <= measured.keys()}
     models = {name: report["models"][name] for name in TITLES if name in complete}
-    draw(results / "library.png", {name: measured for name, measured in models.items() if "training" in measured})
-    parts = [CAPTION.format_map(settings), "![negative elbo against CPU seconds](library.png)"]
+    parts = [CAPTION.format_map(settings)]
+    if trained := {name: measured for name, measured in models.items() if "training" in measured}:
+        draw(results / "library.png", trained)
+        parts.append("![negative elbo against CPU seconds](library.png)")
     for name, measured in models.items():
         parts += [f"## {TITLES[name][0].upper()}{TITLES[name][1:]}", markdown(columns(measured), list(STYLES))]
     write_page(results / "library.md", *parts, "## How it was made", made_by(list(report["provenance"].values())))

@@ -17,7 +17,7 @@ from lightning_modules.command_line.untrusted_configs import find_own_modules, r
 from lightning_modules.run.load import load_run
 from lightning_modules.sbn_module import SBNModule
 from releg.checkpoint_file import DIGEST
-from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY
+from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, folder_of
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 PLAIN = "releg.estimators.likelihood_ratio.LikelihoodRatio"
@@ -36,7 +36,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with the likelihood ratio."""
     results = tmp_path_factory.mktemp("run")
     assert cli.main(["fit", *TINY, *SHORT, "--model.estimator", PLAIN, "--results_dir", str(results)]) == 0
-    return results / "runs" / "6-12" / "likelihood_ratio" / "seed0"
+    return folder_of(results)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_however_it_names_them(estimator: Any, folder: Path) -> None:
 def test_a_trusted_config_may_name_any_class(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["fit", *TINY, *SHORT, "--model.estimator", "foreign.Foreign", "--results_dir", "own"]
     assert cli.main(given) == 0  # on the command line, it is the user who names it
-    own = folder / "own" / "runs" / "6-12" / "foreign" / "seed0" / "best.ckpt"
+    own = folder_of(folder / "own", estimator="foreign") / "best.ckpt"
     assert cli.main(["test", "--ckpt", str(own)]) == 2
     assert cli.main(["test", "--ckpt", str(own), "--trust"]) == 0
     assert "test/elbo" in capsys.readouterr().out
@@ -113,9 +113,8 @@ def test_a_module_is_loaded_from_a_checkpoint_only_if_its_classes_are_shipped(pa
 @pytest.mark.long
 def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp_path: Path) -> None:
     installed = "torch numpy yaml numba llvmlite tensorboard tqdm torchmetrics jsonargparse typing_extensions json csv"
-    tried = (
-        "argcomplete cffi colorama coverage mpi4py pandas scipy tensorflow torch_xla"  # by libraries, installed or not
-    )
+    # libraries try these, installed or not
+    tried = "argcomplete cffi colorama coverage mpi4py pandas scipy tensorflow torch_xla"
     for name in [*installed.split(), *tried.split()]:
         (tmp_path / f"{name}.py").write_text(MODULE)
     given = [*TINY, *SHORT, "--model.estimator", "LikelihoodRatio", "--results_dir", "r"]
