@@ -34,8 +34,9 @@ def check_trainer(trainer: Mapping[str, Any], command: str) -> None:
     for name, (accepted, expected) in REFUSED.items():
         if (value := trainer.get(name)) not in accepted:
             raise ValueError(f"trainer.{name} is {value}, expected {expected}")
-    for name, default in read_yaml(BASE)["trainer"].items():
-        if default is not None and trainer.get(name, default) is None:  # null would be Lightning's default, not ours
+    ours = read_yaml(BASE)["trainer"]  # null would be Lightning's default instead
+    for name, default in {"accumulate_grad_batches": 1, **ours}.items():
+        if default is not None and trainer.get(name, default) is None:
             raise ValueError(f"trainer.{name} is null, expected a value; leave it out for {default}")
     for name in (*NOT_ZERO, f"limit_{'val' if command == 'validate' else 'test'}_batches"):
         if trainer.get(name) == 0 and trainer[name] is not False:
