@@ -14,8 +14,10 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 from pytorch_lightning.profilers import SimpleProfiler
 
 from lightning_modules.cli import RelegCLI
+from lightning_modules.run.callbacks import RunProgressBar
 from lightning_modules.run.checkpoints import SafeCheckpointIO
-from lightning_modules.run.trainer_settings import NOT_ZERO, REFUSED
+from lightning_modules.run.saving import BestCheckpoint, LastCheckpoint
+from lightning_modules.run.trainer_settings import NOT_ZERO, REFUSED, adjusted
 from tests.lightning_modules.commands_helper import fit
 
 See = Callable[[Any], object]  # of a Trainer: something that is true if the argument has acted
@@ -151,13 +153,7 @@ def test_parts_are_added_to_those_of_every_run(tmp_path: Path) -> None:
 
 
 def test_a_progress_bar_of_the_users_takes_the_place_of_the_runs() -> None:
-    from lightning_modules.run.callbacks import RunProgressBar
-    from lightning_modules.run.saving import BestCheckpoint, LastCheckpoint
-    from lightning_modules.run.trainer_settings import adjusted
-
     given = [RunProgressBar(), BestCheckpoint(), LastCheckpoint(), ProgressBar()]
     names = ("enable_progress_bar", "logger", "val_check_interval")
-    kept = adjusted({"callbacks": given, "plugins": SafeCheckpointIO(), "max_steps": 3, **dict.fromkeys(names)})[
-        "callbacks"
-    ]
-    assert kept == given[1:]
+    settings = {"callbacks": given, "plugins": SafeCheckpointIO(), "max_steps": 3, **dict.fromkeys(names)}
+    assert adjusted(settings)["callbacks"] == given[1:]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from releg.discrete import DiscreteModel, Layer, Values, algorithm1, gradient
-from releg.discrete.memory_use import MemoryUse
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.functional import common_random_numbers
 from releg.sbn import SigmoidBeliefNet
@@ -183,26 +182,6 @@ def test_only_descendants_are_simulated_after_a_flip() -> None:
     gradient(DiscreteModel([counted(name) for name in DIAMOND]), layered.f, layered.input(10), check=False)
     flips = {name: 10 * units * (states - 1) for name, (units, states) in MIXED.items()}
     assert rows == {"a": 10, "b": 10 + flips["a"], "c": 10 + flips["a"], "d": 10 + flips["a"] + flips["b"] + flips["c"]}
-
-
-@pytest.mark.parametrize("memory_mib", [0.05, 0.5])
-def test_a_batch_of_flips_stays_within_the_memory_it_was_given(memory_mib: float) -> None:
-    net = torch.nn.Sequential(torch.nn.Linear(30, 200), torch.nn.Tanh(), torch.nn.Linear(200, 100))
-    rows, most = [], 0
-
-    def f(x: Tensor, z: Values) -> Tensor:
-        nonlocal most
-        with MemoryUse() as use:
-            value = net(z["a"]).square().sum(1)
-        rows.append(len(x))
-        most = max(most, use.bytes if len(rows) > 1 else 0)
-        return value
-
-    model = DiscreteModel([Layer("a", (), lambda x, z: x, 30)])
-    gradient(model, f, torch.randn(20, 30, requires_grad=True), memory_mib=memory_mib, check=False)
-    assert sum(rows) == 20 + 20 * 30
-    assert len(rows) > 2  # it had to be split
-    assert 0.3 * memory_mib * 2**20 < most <= memory_mib * 2**20  # within it, and not for nothing
 
 
 def test_everything_is_made_on_the_device_of_x() -> None:

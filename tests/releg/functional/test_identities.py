@@ -109,16 +109,6 @@ def gradient_of(answer: Answer, logits: Tensor) -> Tensor:
     return found
 
 
-def test_arms_with_two_samples_is_disarm() -> None:
-    logits = torch.randn(50, 4, dtype=torch.float64, requires_grad=True)
-    noise, f = torch.rand(2, 50, 4, dtype=torch.float64), Rugged()
-    f.slope = torch.randn(4, dtype=torch.float64)
-    ours, theirs = functional.arms(logits, f, noise, samples=2), functional.disarm(logits, f, noise[0])
-    grads = [torch.autograd.grad(answer.surrogate.sum(), logits)[0] for answer in (ours, theirs)]
-    torch.testing.assert_close(grads[0], grads[1])
-    torch.testing.assert_close(ours.value, theirs.value)
-
-
 @pytest.mark.parametrize("shape", [(20, 3), (20, 3, 4)])
 def test_rodeo_with_a_new_control_is_leave_one_out(shape: tuple[int, ...]) -> None:
     logits, noise = torch.randn(shape, requires_grad=True), torch.rand(2, 20, 3)
