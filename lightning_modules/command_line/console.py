@@ -119,10 +119,14 @@ def _ended(sentence: str, code: int) -> int:
 
 
 def one_sentence(error: BaseException) -> str:
-    """An error's text on one line; characters that would do something to the terminal are spelt out."""
+    """An error's text on one line."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         what = error.filename or "its output"
         text = f"cannot use {what} ({error.strerror}), expected a file or folder that works; correct that; {AGAIN}"
-    line = " ".join(text.split()) or type(error).__name__
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+    return printable(" ".join(text.split()) or type(error).__name__)
+
+
+def printable(text: str) -> str:
+    """The text, in which characters that would do something to the terminal are spelt out."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)

@@ -14,6 +14,7 @@ import torch
 
 from lightning_modules import RESULTS
 from lightning_modules.binarized_mnist import BinarizedMNIST
+from lightning_modules.command_line.console import printable
 from lightning_modules.command_line.parser import Parser, at_least
 from lightning_modules.grid import weights
 from lightning_modules.grid.weights import Cell
@@ -89,10 +90,10 @@ def main(argv: list[str]) -> int:
     """Check every published cell; returns 0 if all hold, 1 if one does not."""
     options = build_parser().parse_args(argv)
     verdicts = verify(options.results, options.samples, BinarizedMNIST(options.data_dir))
-    print(_printable(table(verdicts)))
+    print(printable(table(verdicts)))
     wrong = [verdict for verdict in verdicts if verdict.problem]
     for verdict in wrong:
-        print(_printable(f"releg verify: {verdict.cell}: {verdict.problem}"), file=sys.stderr)
+        print(printable(f"releg verify: {verdict.cell}: {verdict.problem}"), file=sys.stderr)
     if not wrong:
         found = f"all {len(verdicts)} cells verified: each bound matches the recorded one within sampling error"
         print(found, file=sys.stderr)
@@ -177,11 +178,6 @@ def table(verdicts: Sequence[Verdict]) -> str:
         Column("Table 1, mean", lambda verdict: _shown(verdict.table)),
     ]
     return markdown(columns, verdicts)
-
-
-def _printable(text: str) -> str:
-    """The text without control characters, which a file may bring."""
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
 def _shown(bound: float | None) -> str | None:

@@ -170,7 +170,7 @@ def another_cells_file(entry: Entry, results: Path) -> None:
         (another_table, "crn", "the table says 98.000, expected "),
         (table_of_another_run, "crn", "the file is of none of the runs in runs.json"),
         (no_description, "crn", "does not say its estimator, test/elbo, "),
-        (codes_of_a_terminal, "crn", "the file is of SBN(3-4) ?[31mcrn, expected what its name says"),
+        (codes_of_a_terminal, "crn", "the file is of SBN(3-4) \\x1b[31mcrn, expected what its name says"),
         (another_cells_file, "lr", "the file is of SBN(3-4) crn, expected what its name says"),
     ],
 )
