@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from releg.estimators.parts.relaxed_control import RelaxedControl
+from releg.estimators.parts.stein_control import check_hidden
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
@@ -27,8 +28,7 @@ class Relax(RelaxedControl):
 
     def __init__(self, hidden: int = 100, temperature: float = 0.5, scale: float = 1.0) -> None:
         super().__init__(temperature, scale)
-        if hidden < 1:
-            raise ValueError(f"hidden is {hidden}, expected at least 1; the default is 100")
+        check_hidden(hidden)
         self.hidden = hidden
         self.nets = nn.ModuleList()
 
