@@ -89,15 +89,12 @@ def gradient(
     estimators = _by_layer(model, estimator, options if flips is None else {"flips": flips, **options})
     noise = model.draw_noise(x, generator) if noise is None else noise
     before = x if model.is_checked else x.clone()
+    relaxed = _relaxed(model, estimators, generator)
     with MemoryUse() as of_sample:
-        sample = model.sample(x, noise, _relaxed(model, estimators, generator))
+        sample = model.sample(x, noise, relaxed)
     with MemoryUse() as of_f:
         value = evaluate(f, x, sample.z)
-    if (
-        any(function.func in RELAXED for function in estimators.values())
-        and torch.is_grad_enabled()
-        and not value.requires_grad
-    ):
+    if relaxed and torch.is_grad_enabled() and not value.requires_grad:
         raise ValueError(NO_SLOPE)
     check_graph(value, list(sample.logits.values()))
     if check and not model.is_checked:
@@ -105,17 +102,13 @@ def gradient(
         model.is_checked = True
     logit_grads: Values = {}
     surrogate = -value
-    for layer in model.discrete:
+    for layer in (layer for layer in model.discrete if layer.name not in relaxed):
         function = estimators[layer.name]
         f_l = LayerFunction(model, f, x, noise, sample, value.detach(), layer, shared_noise, generator)
         if function.func is functional.common_random_numbers:
-            mib = min(memory_mib, CPU_MIB) if x.device.type == "cpu" else memory_mib
             simulated = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])
             bytes_per_flip = (simulated + _copied_bytes(x, noise, sample)) / len(x)
-            batch = max(1, int(mib * 2**20 / bytes_per_flip))
-            delta = _flip_gradient(f_l, batch, **function.keywords)
-        elif function.func in RELAXED:
-            continue
+            delta = _flip_gradient(f_l, _batch(memory_mib, bytes_per_flip, x.device), **function.keywords)
         else:
             delta, own = _layer_gradient(function, f_l)
             surrogate = surrogate + own
@@ -201,6 +194,12 @@ def _layer_gradient(function: partial[Answer], f_l: LayerFunction) -> tuple[Tens
         _, surrogate = function(leaf, f_l, noise, f_l.generator)
         (grad,) = torch.autograd.grad(surrogate.sum(), leaf, retain_graph=True)
         return -grad, surrogate - surrogate.detach()
+
+
+def _batch(memory_mib: float, bytes_per_flip: float, device: torch.device) -> int:
+    """How many flips fit into the memory, at least one."""
+    mib = min(memory_mib, CPU_MIB) if device.type == "cpu" else memory_mib
+    return max(1, int(mib * 2**20 / bytes_per_flip))
 
 
 def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:
