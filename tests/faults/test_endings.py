@@ -15,7 +15,7 @@ import pytorch_lightning as pl
 from lightning_modules import cli
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command, trained
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result
 
 # One validation, at the end: without checkpoints in between, an interruption would lose everything
@@ -30,9 +30,7 @@ def fit(results: Path, *arguments: str) -> list[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(fit(results)) == 0
-    return folder_of(results)
+    return trained(tmp_path_factory.mktemp("run"), *STEPS)
 
 
 class Interrupter(pl.Callback):

@@ -5,16 +5,14 @@ from pathlib import Path
 import pytest
 
 from lightning_modules import cli
-from tests.lightning_modules.commands_helper import fit, folder_of
+from tests.lightning_modules.commands_helper import fit, trained
 from tests.lightning_modules.run_states import result
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(fit(results)) == 0
-    return folder_of(results)
+    return trained(tmp_path_factory.mktemp("run"))
 
 
 @pytest.mark.parametrize("command", ["test", "validate"])

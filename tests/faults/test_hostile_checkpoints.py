@@ -9,7 +9,7 @@ import torch
 from lightning_modules import cli
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import folder_of
+from tests.lightning_modules.commands_helper import folder_of, trained
 
 SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 
@@ -21,9 +21,7 @@ def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(fit(results)) == 0
-    return folder_of(results)
+    return trained(tmp_path_factory.mktemp("run"), *SHORT)
 
 
 class Payload:

@@ -9,7 +9,7 @@ import yaml
 
 from lightning_modules import cli
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command
+from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command, trained
 from tests.lightning_modules.run_states import assert_identical, final_state, result
 
 SHORT = ["--trainer.max_steps", "6", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
@@ -22,9 +22,7 @@ def fit(results: Path, *arguments: str) -> list[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(fit(results)) == 0
-    return folder_of(results)
+    return trained(tmp_path_factory.mktemp("run"), *SHORT)
 
 
 def test_checkpoints_of_another_run_are_passed_over_or_refused(

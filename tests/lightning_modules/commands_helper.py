@@ -1,11 +1,11 @@
-"""Run the releg command in a process of its own, as a user does."""
+"""Run the releg command, in this process or in one of its own, as a user does."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from lightning_modules.cli import RelegCLI
+from lightning_modules import cli
 from lightning_modules.run.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -28,12 +28,18 @@ def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> 
 
 def settings(*arguments: str) -> Settings:
     """What `releg fit` makes of its arguments."""
-    return RelegCLI("fit", list(arguments), only_parse=True).settings
+    return cli.RelegCLI("fit", list(arguments), only_parse=True).settings
 
 
 def folder_of(results: Path, name: str = "seed0", estimator: str = "likelihood_ratio") -> Path:
     """Where that command trains."""
     return results / "runs" / "6-12" / estimator / name
+
+
+def trained(results: Path, *arguments: str) -> Path:
+    """The folder of such a run, which has finished in this process."""
+    assert cli.main(fit(results, *arguments)) == 0
+    return folder_of(results)
 
 
 def releg_command(*arguments: str) -> list[str]:

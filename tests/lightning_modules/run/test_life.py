@@ -13,7 +13,7 @@ import releg as library
 from lightning_modules import cli
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.sbn_module import SBNModule
-from tests.lightning_modules.commands_helper import fit, folder_of
+from tests.lightning_modules.commands_helper import fit, folder_of, trained
 from tests.lightning_modules.run_states import result
 
 BOUNDS = {"train/elbo", "val/elbo", "test/elbo", "test/multi_sample_bound"}
@@ -22,9 +22,7 @@ BOUNDS = {"train/elbo", "val/elbo", "test/elbo", "test/multi_sample_bound"}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(fit(results)) == 0
-    return folder_of(results)
+    return trained(tmp_path_factory.mktemp("run"))
 
 
 def test_a_run_leaves_config_metrics_events_checkpoints_and_provenance_in_its_folder(run: Path) -> None:

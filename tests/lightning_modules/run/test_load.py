@@ -6,19 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules import cli
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.load import load_run, load_trained
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import save_model
-from tests.lightning_modules.commands_helper import fit, folder_of
+from tests.lightning_modules.commands_helper import trained
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(fit(results, "--trainer.max_steps", "4", "--trainer.limit_test_batches", "1")) == 0
-    return folder_of(results)
+    return trained(tmp_path_factory.mktemp("run"), "--trainer.max_steps", "4", "--trainer.limit_test_batches", "1")
 
 
 def test_module_data_and_step_are_those_of_the_checkpoint(run: Path) -> None:
