@@ -58,6 +58,8 @@ def record_provenance(folder: Path, data_checksum: str, config: Config) -> str:
     Returns in one line what differs from the entry before; empty if nothing does, or if there is none.
     """
     before = read_provenance(folder)
+    if not before and (folder / PROVENANCE).is_file():
+        raise ValueError(f"{folder / PROVENANCE} is damaged, expected where this run's numbers come from; restore it")
     entry = {**provenance(), "data_sha256": data_checksum, "own_sources": own_sources(config)}
     write_json(folder / PROVENANCE, [*before, entry], indent=2)
     return "; ".join(_changes(before[-1], entry)) if before else ""

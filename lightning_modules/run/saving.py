@@ -66,6 +66,10 @@ class LastCheckpoint(RunCheckpoint):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Several ranks end at once at SIGTERM: Lightning would let them wait for each other without end."""
         super().on_train_start(trainer, pl_module)
+        self.on_test_start(trainer, pl_module)
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The same, since Lightning's test takes the signal again."""
         if trainer.world_size > 1:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

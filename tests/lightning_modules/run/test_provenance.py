@@ -35,12 +35,12 @@ def test_another_number_of_threads_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert record_provenance(tmp_path, "data", {}) == f"torch_threads 77, before {now['torch_threads']}"
 
 
-def test_a_damaged_file_starts_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / PROVENANCE
     record_provenance(tmp_path, "first", {})
     path.write_text(path.read_text()[:-20])
-    record_provenance(tmp_path, "second", {})
-    assert [entry["data_sha256"] for entry in read_provenance(tmp_path)] == ["second"]
+    with pytest.raises(ValueError, match=r"provenance.json is damaged"):
+        record_provenance(tmp_path, "second", {})
 
 
 def test_reports_that_earlier_runs_wrote_are_no_uncommitted_changes(
