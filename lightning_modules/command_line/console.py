@@ -57,6 +57,7 @@ def progress_bar(what: str, total: int | None, unit: str, leave: bool = True, **
     return tqdm(
         desc=what, total=total, unit=unit, file=sys.stderr if is_terminal else Lines(), dynamic_ncols=is_terminal,
         leave=leave and is_terminal, delay=0 if is_terminal else 1e-9,  # no line before the first number
+        position=None if is_terminal else 0,  # beside another bar, tqdm would move a cursor that is not there
         mininterval=SECONDS_BETWEEN_REFRESHES if is_terminal else SECONDS_BETWEEN_LINES, **options,
     )  # fmt: skip
 

@@ -64,7 +64,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then_with_the_time_left(
     caplog.set_level("INFO", logger="releg")
     now = [0.0]
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-    with progress_bar("a measurement", 10, " images") as bar:
+    with progress_bar("another", None, " images"), progress_bar("a measurement", 10, " images") as bar:
         for now[0] in (10.0, 20.0, 30.0, 60.0):
             bar.update(2)
     lines = [record.message for record in caplog.records]
