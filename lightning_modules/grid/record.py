@@ -48,9 +48,8 @@ def merged(earlier: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
 
 
 def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether settings differ at most in the seed, and in options that exist no more and were off."""
-    changed = differences(one, other)
-    return not any(any(changed[name]) for name in changed.keys() - {*NO_PART_OF_IDENTITY, "seed_everything"})
+    """Whether settings differ at most in the seed."""
+    return not differences(one, other).keys() - {*NO_PART_OF_IDENTITY, "seed_everything"}
 
 
 def _order(entry: Entry) -> tuple[int, int, str, int]:

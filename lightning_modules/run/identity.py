@@ -33,6 +33,8 @@ NO_PART_OF_IDENTITY = (
 OF_EVALUATION = (
     *("trainer", "model.val_samples", "model.test_samples", "data.eval_batch_size", "data.init_args.eval_batch_size"),
 )
+# Options that classes no longer take, with what their defaults were: earlier runs recorded them
+GONE = {"engine": "auto", "entropy": False, "memory_mib": 256.0, "shared_noise": False, "variance_normalization": False}
 MUST_FIT = ("architecture", "estimator", "data")
 RANKS = "number of ranks"
 OWN_PACKAGES = ("releg", "lightning_modules")
@@ -71,7 +73,7 @@ def _defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
         f"{name.removesuffix('class_path')}init_args.{key}": default
         for name, class_path in settings.items()
         if name.endswith(".class_path")
-        for key, default in class_defaults(_class_at(str(class_path))).items()
+        for key, default in {**GONE, **class_defaults(_class_at(str(class_path)))}.items()
     }
     return settings_of({**base, **parts}) | of_classes
 

@@ -25,20 +25,18 @@ class Arms(Estimator):
 
     Args:
         paths: K.
-        shared_noise: simulate the layers deeper than the further samples with the path's noise instead of their own.
     """
 
     label = "ARMS"
 
-    def __init__(self, paths: int = 4, shared_noise: bool = False) -> None:
+    def __init__(self, paths: int = 4) -> None:
         super().__init__()
         check_samples(paths, 2, "a path is compared with the others", "paths")
         self.paths = paths
-        self.shared_noise = shared_noise
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise of the path; then of each layer's further samples and, unless shared, of layers deeper than them."""
-        return draw_further(model, x, self.paths - 1, generator, self.shared_noise)
+        """Noise of the path; then of each layer's further samples, and of the layers deeper than them."""
+        return draw_further(model, x, self.paths - 1, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """The path, and the further samples of every layer."""
@@ -47,7 +45,7 @@ class Arms(Estimator):
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Compare K coupled samples of each layer in turn."""
         simulation = simulate(model, x, noise)
-        further = further_noise(noise, len(model.layers), self.paths - 1, self.shared_noise)
+        further = further_noise(noise, len(model.layers), self.paths - 1)
         with torch.no_grad():
             gradients = [self._gradient(model, simulation, layer, own) for layer, own in enumerate(further)]
         return simulation.answer(gradients, self.samples)

@@ -21,10 +21,6 @@ class Bitflip(Antithetic):
     Kunes, Yin, Land, Haviv, Pe'er & Tavare (2023), bitflip-1: its variance vanishes where DisARM's does not, as a mean
     approaches 0 or 1. Several layers as for DisARM: deeper ones are simulated from the flipped layer. Cost: one
     simulation, and one more from each layer on. Unbiased.
-
-    Args:
-        shared_noise: simulate the layers deeper than a flip with the path's noise instead of noise of their own. Then
-            this is common random numbers with one flip per layer.
     """
 
     label = "bitflip-1"

@@ -26,14 +26,13 @@ class LocalDisArm(Antithetic):
 
     Args:
         samples: K, paths per image.
-        shared_noise: simulate the layers deeper than an opposite with the path's noise instead of noise of their own.
     """
 
     label = "Local DisARM"
     objective: Literal["elbo", "multi_sample"] = "multi_sample"
 
-    def __init__(self, samples: int = 2, shared_noise: bool = False) -> None:
-        super().__init__(shared_noise)
+    def __init__(self, samples: int = 2) -> None:
+        super().__init__()
         check_samples(samples, 2, "with one path the bound is the elbo, and DisARM estimates its gradient")
         self.samples = samples
 

@@ -12,7 +12,7 @@ from releg import bernoulli
 from releg.baselines import Baseline, BaselineStack
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.simulation import simulate
-from releg.kernels import check_engine, flip_differences
+from releg.kernels import flip_differences
 from releg.kernels.log_product import LogProduct
 from releg.sbn import SigmoidBeliefNet, Trajectory
 from releg.uncompiled import uncompiled
@@ -31,20 +31,13 @@ class LocalExpectation(Estimator):
     Args:
         baselines: applied in order to f_l, as for the likelihood ratio. Above the deepest layer the probabilities of
             the values depend on the path, so f_l itself adds to the variance. Titsias & Lazaro-Gredilla have none.
-        engine: computes f for both values, as for CommonRandomNumbers.
     """
 
     label = "Local expectation"
 
-    def __init__(
-        self,
-        baselines: Sequence[Baseline] = (),
-        engine: str = "auto",
-    ) -> None:
+    def __init__(self, baselines: Sequence[Baseline] = ()) -> None:
         super().__init__()
-        check_engine(engine)
         self.baselines = BaselineStack(baselines)
-        self.engine = engine
 
     def attach(self, model: SigmoidBeliefNet, generator: torch.Generator | None = None) -> None:
         """Create the nets and averages of the baselines."""
@@ -60,7 +53,7 @@ class LocalExpectation(Estimator):
         path = simulation.path
         with torch.no_grad():
             frozen = replace(path, noise=[1 - z for z in path.z])  # logit(noise) is infinite: nothing changes
-            differences = flip_differences(self.engine, model, frozen, simulation.generative_logits)
+            differences = flip_differences("auto", model, frozen, simulation.generative_logits)
         remainders = self.baselines.remainders(path, simulation.signals)
         layers = zip(remainders, differences, strict=True)
         gradients = [_gradient(model, path, layer, f.detach(), d) for layer, (f, d) in enumerate(layers)]

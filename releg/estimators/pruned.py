@@ -10,7 +10,7 @@ from torch import Tensor
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
-from releg.kernels import check_engine, flip_differences
+from releg.kernels import flip_differences
 from releg.sbn import SigmoidBeliefNet
 from releg.systematic_sampling import chosen, proportional
 
@@ -29,18 +29,15 @@ class Pruned(Estimator):
 
     Args:
         flips: units kept per layer; all of a layer that has no more.
-        engine: computes f1 - f0 where many flips are kept, as for CommonRandomNumbers. Few are simulated one by one.
     """
 
     label = "Pruned CRN"
 
-    def __init__(self, flips: int = 1, engine: str = "auto") -> None:
+    def __init__(self, flips: int = 1) -> None:
         super().__init__()
         if flips < 1:
             raise ValueError(f"flips is {flips}, expected at least 1; one flip per layer is the default")
         self.flips = flips
-        check_engine(engine)
-        self.engine = engine
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """Noise of the path, then the number that chooses the units of each layer."""
@@ -60,7 +57,7 @@ class Pruned(Estimator):
             choices = noise[len(model.layers) :]
             kept = [chosen(pi, choice) for pi, choice in zip(inclusion, choices, strict=True)]
             if self.flips >= ENGINE_PAYS:
-                differences = flip_differences(self.engine, model, path, simulation.generative_logits)
+                differences = flip_differences("auto", model, path, simulation.generative_logits)
             else:
                 tails = [path.noise[layer + 1 :] for layer in range(len(kept))]
                 differences = [

@@ -22,9 +22,6 @@ class Ugc(Antithetic):
     changing by D when unit i does, E[answer^2] is H m^2 (1-m)^2 D^2 for bitflip-1 and at least m (1-m)^2 D^2 / 2 for
     DisARM, m = min(mean, 1 - mean): they meet at m = 1 / (2 H). Several layers as for DisARM. Cost: one simulation, and
     two more from each layer on. Unbiased.
-
-    Args:
-        shared_noise: simulate the layers deeper than an opposite or a flip with the path's noise instead of their own.
     """
 
     label = "UGC"
@@ -32,9 +29,8 @@ class Ugc(Antithetic):
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """As for DisARM, then of the layers deeper than the flips, then the numbers that choose them."""
         noise = super().draw_noise(model, x, generator)
-        if not self.shared_noise:
-            noise += draw_branches(model, x, generator)[len(model.layers) :]
-        return [*noise, *draw_choices(model, x, generator)]
+        after_flips = draw_branches(model, x, generator)[len(model.layers) :]
+        return [*noise, *after_flips, *draw_choices(model, x, generator)]
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """The path, an opposite and a flip per layer."""

@@ -1,7 +1,7 @@
 """Antithetic pairs of samples, layer by layer, as ARM and DisARM need them.
 
 The path's layer l is z = 1[u < mean]; its opposite is 1[1 - u < mean], with the same parents. Deeper layers are
-simulated from the opposite with noise of their own, as in section 2.3 of Yin & Zhou (2019), or with that of the path.
+simulated from the opposite with noise of their own, as in section 2.3 of Yin & Zhou (2019).
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ def draw_branches(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator
 
 
 def branches(noise: Sequence[Tensor], depth: int) -> list[list[Tensor]]:
-    """Noise of the layers deeper than each layer: their own if draw_branches drew it, else the path's."""
-    if len(noise) == depth:
-        return [list(noise[layer + 1 :]) for layer in range(depth)]
+    """What draw_branches drew for the layers deeper than each layer."""
     rest = iter(noise[depth:])
     return [[next(rest) for _ in range(depth - layer - 1)] for layer in range(depth)]
 
@@ -66,7 +64,7 @@ def antithetic_gradient(change: Tensor, z: Tensor, opposite: Tensor, logits: Ten
 
 @torch.no_grad()
 def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[Tensor]) -> list[Opposite]:
-    """The opposite of every layer. The noise is from draw_branches, or that of the path alone."""
+    """The opposite of every layer. The noise is from draw_branches."""
     path, answer = simulation.path, []
     layers = zip(path.parents(), path.logits, branches(noise, len(model.layers)), strict=True)
     for layer, (below, a, own) in enumerate(layers):
@@ -78,20 +76,11 @@ def opposites(model: SigmoidBeliefNet, simulation: Simulation, noise: Sequence[T
 
 
 class Antithetic(Estimator):
-    """An estimator that compares every layer of the path with its opposite.
-
-    Args:
-        shared_noise: simulate the layers deeper than an opposite with the noise of the path. This is also unbiased and
-            has less variance; the papers draw new noise.
-    """
-
-    def __init__(self, shared_noise: bool = False) -> None:
-        super().__init__()
-        self.shared_noise = shared_noise
+    """An estimator that compares every layer of the path with its opposite."""
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
-        """Noise for the path and, unless it is shared, for the layers deeper than each opposite."""
-        return model.draw_noise(x, generator) if self.shared_noise else draw_branches(model, x, generator)
+        """Noise for the path, and for the layers deeper than each opposite."""
+        return draw_branches(model, x, generator)
 
     def evaluations(self, model: SigmoidBeliefNet) -> int:
         """The path, plus an opposite per layer."""

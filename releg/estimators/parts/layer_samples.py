@@ -125,23 +125,16 @@ def _with_siblings(
     ]
 
 
-def draw_further(
-    model: SigmoidBeliefNet, x: Tensor, further: int, generator: torch.Generator | None, shared_tails: bool = False
-) -> list[Tensor]:
-    """Noise of the path; then of each layer's further samples and, unless shared, of the layers deeper than them."""
+def draw_further(model: SigmoidBeliefNet, x: Tensor, further: int, generator: torch.Generator | None) -> list[Tensor]:
+    """Noise of the path; then of each layer's further samples, and of the layers deeper than them."""
     noise = model.draw_noise(x, generator)
     for layer in range(len(model.layers)):
         for _ in range(further):
-            drawn = model.draw_noise(x, generator)[layer:]
-            noise += drawn[:1] if shared_tails else drawn
+            noise += model.draw_noise(x, generator)[layer:]
     return noise
 
 
-def further_noise(noise: Sequence[Tensor], depth: int, further: int, shared_tails: bool = False) -> FurtherNoise:
-    """What draw_further drew for the further samples; shared tails have the path's noise."""
+def further_noise(noise: Sequence[Tensor], depth: int, further: int) -> FurtherNoise:
+    """What draw_further drew for the further samples."""
     rest = iter(noise[depth:])
-    found: FurtherNoise = []
-    for layer in range(depth):
-        tail = noise[layer + 1 : depth]
-        found.append([[next(rest), *(tail if shared_tails else [next(rest) for _ in tail])] for _ in range(further)])
-    return found
+    return [[[next(rest) for _ in range(layer, depth)] for _ in range(further)] for layer in range(depth)]

@@ -15,7 +15,7 @@ from lightning_modules.grid.event_files import MOST_POINTS
 from lightning_modules.grid.options import budget_file
 from lightning_modules.grid.plan import RunStatus, plan, status_of
 from lightning_modules.grid.publish import main, publish
-from lightning_modules.grid.record import merged, recorded, write_record
+from lightning_modules.grid.record import recorded, write_record
 from lightning_modules.run.result import write_result
 from releg.files import write_json
 from releg.records.csv_formats import METRICS_COLUMNS
@@ -81,14 +81,6 @@ def test_a_cell_is_a_mean_over_seeds_of_the_same_settings(tmp_path: Path, capsys
         says = load_weights(published / "weights" / "200-200" / "crn.safetensors")[1]
         assert (says["val/elbo"], json.loads(says["settings"])["model.optimizer.init_args.lr"]) == ("-100.0", 0.01)
     assert capsys.readouterr().err.splitlines() == ["SBN(200-200) crn seed 1 had other settings: removed"]
-
-
-def test_options_that_exist_no_more_and_were_off_are_no_other_settings(tmp_path: Path) -> None:
-    train(tmp_path, [("lr", 0), ("lr", 1)], -99.0)
-    first, second = recorded(tmp_path)
-    for name, value, same in (("gone", False, True), ("gone", True, False), ("loss", "mean", False)):
-        older = replace(first, config=first.config | {f"model.{name}": value})
-        assert (merged([older], [second]) == [older, second]) == same
 
 
 def test_figure_1s_measurement_is_published_with_its_run_and_leaves_with_it(tmp_path: Path) -> None:

@@ -58,6 +58,13 @@ def test_settings_written_before_a_class_had_an_argument_are_those_of_its_defaul
     assert differences(older, warm) == {"model.lr_scheduler.init_args.warmup_steps": (0, 7)}
 
 
+def test_options_that_classes_no_longer_take_are_accepted_at_what_was_their_default() -> None:
+    today = settings_of(settings(*BASE, *LR).config)
+    name = "model.estimator.init_args.variance_normalization"
+    assert not differences(today | {name: False}, today)
+    assert differences(today | {name: True}, today) == {name: (True, False)}
+
+
 def test_an_argument_of_a_class_in_a_list_may_be_absent_too() -> None:
     today = settings_of(settings(*BASE, *LR).config)
     (key,) = (key for key in today if key.endswith("baselines"))

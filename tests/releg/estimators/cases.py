@@ -89,7 +89,6 @@ CASES: dict[str, Case] = {
     "crn batched": Case(lambda: CommonRandomNumbers(engine="batched"), independent=True),
     "crn, 2 samples": Case(lambda: CommonRandomNumbers(samples=2), independent=True),
     "local expectation": Case(LocalExpectation, independent=True),
-    "local expectation, batched": Case(lambda: LocalExpectation(engine="batched"), independent=True),
     "local expectation with baselines": Case(
         lambda: LocalExpectation([InputDependent(hidden=5), RunningAverage()]), independent=True
     ),
@@ -110,25 +109,18 @@ CASES: dict[str, Case] = {
     "double control": Case(DoubleControl),
     "double control, 3 samples": Case(lambda: DoubleControl(samples=3)),
     "arm": Case(Arm, extra=noise_below_opposites, opposite=True),
-    "arm, shared noise": Case(lambda: Arm(shared_noise=True), opposite=True),
     "disarm": Case(DisArm, extra=noise_below_opposites, opposite=True),
-    "disarm, shared noise": Case(lambda: DisArm(shared_noise=True), opposite=True),
     "arms": Case(Arms, relaxed=True, listed=True),
-    "arms, 3 paths, shared noise": Case(lambda: Arms(3, shared_noise=True), relaxed=True, listed=True),
+    "arms, 3 paths": Case(lambda: Arms(3), relaxed=True, listed=True),
     "pruned": Case(Pruned, inclusion=by_variance(1), nets=SMALL_NETS),
     "pruned, 2 flips": Case(lambda: Pruned(flips=2), inclusion=by_variance(2), nets=[[3], [3, 1], [1, 3]]),
     "bitflip": Case(Bitflip, noise_below_opposites, inclusion=one_of_the_layer, nets=SMALL_NETS),
-    "bitflip, shared noise": Case(lambda: Bitflip(shared_noise=True), inclusion=one_of_the_layer, nets=SMALL_NETS),
     "ugc": Case(
         Ugc, noise_below_opposites_and_flips, opposite=True, inclusion=one_of_the_layer, nets=[[3], [2, 1], [1, 2]]
-    ),
-    "ugc, shared noise": Case(
-        lambda: Ugc(shared_noise=True), opposite=True, inclusion=one_of_the_layer, nets=SMALL_NETS
     ),
     "rodeo": Case(lambda: Rodeo(hidden=5)),
     "rodeo, 3 samples": Case(lambda: Rodeo(samples=3, hidden=5)),
     "local disarm": Case(LocalDisArm, noise_below_opposites, opposite=True, nets=[[2], [1, 1]]),
-    "local disarm, shared noise": Case(lambda: LocalDisArm(shared_noise=True), opposite=True),
     "rebar": Case(Rebar, relaxed=True),
     "relax": Case(lambda: Relax(hidden=5), relaxed=True),
     "straight-through": Case(StraightThrough, independent=True),

@@ -66,7 +66,7 @@ def rodeo() -> Rodeo:
         (several(functional.leave_one_out, samples=3), LeaveOneOut(samples=3)),
         (several(functional.rodeo, samples=3, control=CONTROL), rodeo()),
         (plain(functional.common_random_numbers), CommonRandomNumbers(engine="dense")),
-        (plain(functional.common_random_numbers), LocalExpectation(engine="batched")),
+        (plain(functional.common_random_numbers), LocalExpectation()),
         (chosen(functional.pruned), Pruned()),
         (chosen(functional.bitflip), Bitflip()),
         (chosen(functional.ugc), Ugc()),

@@ -17,7 +17,7 @@ LAYERS = [6, 5, 4]
 ROWS = 4
 
 # What makes an estimate wait for the device, with engines other than the default
-WAITS = {"crn dense": {"copy"}, "crn batched": {"item", "nonzero"}, "local expectation, batched": {"item", "nonzero"}}
+WAITS = {"crn dense": {"copy"}, "crn batched": {"item", "nonzero"}}
 
 
 def estimated(estimator: Estimator) -> tuple[Estimate, Counter[str]]:
