@@ -21,6 +21,7 @@ from lightning_modules.command_line.untrusted_configs import only_shipped_classe
 from lightning_modules.compiled_step import Compile, compile_update, compiled, is_worth_compiling
 from lightning_modules.schedules import DecayToZero
 from releg import bounds, checkpoint_file
+from releg.checks import check_at_least
 from releg.estimators.base import Estimator, check_finite, repeated
 from releg.rmsprop import paper_rmsprop
 from releg.sbn import SigmoidBeliefNet
@@ -73,7 +74,9 @@ class SBNModule(pl.LightningModule):
         compile: Compile = "auto",
     ) -> None:
         super().__init__()
-        _check_settings(weight_decay, val_samples, test_samples)
+        check_at_least("weight_decay", weight_decay, 0, "the default is 0.001")
+        check_at_least("val_samples", val_samples, 1, "the default is 1")
+        check_at_least("test_samples", test_samples, 1, "the default is 10")
         _check_optimizer(optimizer, lr_scheduler, weight_decay)
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
@@ -202,7 +205,7 @@ class SBNModule(pl.LightningModule):
     def validation_step(self, x: Tensor, batch_idx: int) -> None:
         """Accumulate val/elbo."""
         generator = self.generator("val", self.global_step, batch_idx)
-        self.elbo.update(bounds.elbo(self._log_weights(x, batch_idx, self.val_samples, generator)))
+        self.elbo.update(self._log_weights(x, batch_idx, self.val_samples, generator).mean(1))
 
     def on_validation_epoch_end(self) -> None:
         """Log val/elbo."""
@@ -214,8 +217,8 @@ class SBNModule(pl.LightningModule):
     def test_step(self, x: Tensor, batch_idx: int) -> None:
         """Accumulate test/elbo and the multi-sample bound from the same draws."""
         weights = self._log_weights(x, batch_idx, self.test_samples, self.generator("test", batch_idx))
-        self.elbo.update(bounds.elbo(weights))
-        self.bound.update(bounds.multi_sample(weights))
+        self.elbo.update(weights.mean(1))
+        self.bound.update(bounds.log_mean_weight(weights))
 
     def on_test_epoch_end(self) -> None:
         """Log both bounds."""
@@ -285,14 +288,3 @@ def _check_optimizer(optimizer: OptimizerCallable, schedule: LRSchedulerCallable
         )
     if isinstance(scheduler, ReduceLROnPlateau):
         raise ValueError("lr_scheduler is a ReduceLROnPlateau, expected a function of the step; LinearDecay is one")
-
-
-def _check_settings(weight_decay: float, val_samples: int, test_samples: int) -> None:
-    checks = [
-        ("weight_decay", weight_decay, weight_decay >= 0, "zero or a positive number", "0.001"),
-        ("val_samples", val_samples, val_samples >= 1, "at least 1", "1"),
-        ("test_samples", test_samples, test_samples >= 1, "at least 1", "10"),
-    ]
-    for name, value, fine, expected, usual in checks:
-        if not fine:
-            raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from lightning_modules.command_line.console import say
+from releg.checks import check_at_least
 
 
 class DecayToZero(LRScheduler):
@@ -31,10 +32,8 @@ class DecayToZero(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, total_steps: int | None = None, last_epoch: int = -1, warmup_steps: int = 0
     ) -> None:
-        if total_steps is not None and total_steps < 1:
-            raise ValueError(f"total_steps is {total_steps}, expected at least 1, or none for the whole training")
-        if warmup_steps < 0:
-            raise ValueError(f"warmup_steps is {warmup_steps}, expected 0 for no warm-up, or more")
+        check_at_least("total_steps", 1 if total_steps is None else total_steps, 1, "leave it out for all of training")
+        check_at_least("warmup_steps", warmup_steps, 0, "0 is no warm-up")
         self.total_steps: float | None = total_steps
         self.warmup_steps = warmup_steps
         super().__init__(optimizer, last_epoch)

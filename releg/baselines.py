@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from releg.checks import check_at_least
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
@@ -52,11 +53,7 @@ class RunningAverage(Baseline):
 
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
         """Subtract the average of earlier batches; in training mode, update it with this batch."""
-        if layer >= len(self.average):
-            raise ValueError(
-                f"the baseline has no average for layer {layer}, expected {layer + 1} or more; "
-                "call estimator.attach(model) before the first use"
-            )
+        _check_attached("average", len(self.average), layer)
         average = self.average[layer]
         remainder = signal - average
         if self.training:
@@ -73,8 +70,7 @@ class InputDependent(Baseline):
 
     def __init__(self, hidden: int = 100) -> None:
         super().__init__()
-        if hidden < 1:
-            raise ValueError(f"hidden is {hidden}, expected at least 1; the paper's baselines have 100")
+        check_at_least("hidden", hidden, 1, "the paper's baselines have 100")
         self.hidden = hidden
         self.nets = nn.ModuleList()
 
@@ -90,20 +86,17 @@ class InputDependent(Baseline):
 
     def remainder(self, layer: int, below: Tensor, signal: Tensor) -> Tensor:
         """Subtract the prediction of the net."""
-        if layer >= len(self.nets):
-            raise ValueError(
-                f"the baseline has no net for layer {layer}, expected {layer + 1} or more; "
-                "call estimator.attach(model) before the first use"
-            )
-        net = self.nets[layer]
-        assert isinstance(net, nn.Sequential)
-        assert isinstance(net[0], nn.Linear)
-        if below.shape[1] != net[0].in_features:
-            raise ValueError(
-                f"the baseline net of layer {layer} takes {net[0].in_features} inputs, expected {below.shape[1]}; "
-                "attach the estimator to this model with estimator.attach(model)"
-            )
-        return signal - net(below).squeeze(-1)
+        _check_attached("net", len(self.nets), layer)
+        prediction: Tensor = self.nets[layer](below)
+        return signal - prediction.squeeze(-1)
+
+
+def _check_attached(what: str, count: int, layer: int) -> None:
+    if layer >= count:
+        raise ValueError(
+            f"the baseline has no {what} for layer {layer}, expected {layer + 1} or more; call estimator.attach(model) "
+            "before the first use"
+        )
 
 
 class BaselineStack(nn.ModuleList):

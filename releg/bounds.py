@@ -1,7 +1,7 @@
 """Lower bounds of log p(x) by sampling: the elbo and the multi-sample (importance-weighted) bound.
 
-Both are functions of the same log weights log p(x, z) - log q(z | x); elbo <= multi-sample bound <= log p(x).
-`elbo(model, x, samples=10)` draws the weights itself; `elbo(weights)` uses weights that you already have.
+Both are functions of the same log weights log p(x, z) - log q(z | x): the elbo is their mean, the other bound
+`log_mean_weight`. elbo <= multi-sample bound <= log p(x).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.checks import check_at_least
 from releg.sbn import SigmoidBeliefNet
 
 ROWS_PER_DRAW = 2000  # rows whose noise is drawn together; the random numbers of a bound depend on it
@@ -38,8 +39,7 @@ def log_weights(
         noise: uniform, (samples, B, H) per layer; drawn if not given.
         checked: whether x is known to be binary, so that nobody has to look.
     """
-    if samples < 1:
-        raise ValueError(f"samples is {samples}, expected at least 1; one draw of z per image is the smallest number")
+    check_at_least("samples", samples, 1, "one draw of z per image is the smallest number")
     if not checked:
         model.check_input(x)
     first = model.inference_logits(0, x)  # (B, H), the same for all draws
@@ -81,37 +81,27 @@ def _log_weights(model: SigmoidBeliefNet, x: Tensor, first: Tensor, noise: list[
 
 
 def elbo(
-    model: SigmoidBeliefNet | Tensor,
-    x: Tensor | None = None,
+    model: SigmoidBeliefNet,
+    x: Tensor,
     samples: int = 1,
     generator: torch.Generator | None = None,
     noise: Sequence[Tensor] | None = None,
 ) -> Tensor:
-    """The mean of the single-sample bounds, (B,): of a model and images, or of log weights (B, samples)."""
-    return _weights(model, x, samples, generator, noise).mean(dim=1)
+    """The mean of the single-sample bounds, (B,)."""
+    return log_weights(model, x, samples, generator, noise).mean(dim=1)
 
 
 def multi_sample(
-    model: SigmoidBeliefNet | Tensor,
-    x: Tensor | None = None,
+    model: SigmoidBeliefNet,
+    x: Tensor,
     samples: int = 1,
     generator: torch.Generator | None = None,
     noise: Sequence[Tensor] | None = None,
 ) -> Tensor:
-    """The log of the mean importance weight (Burda et al. 2016), (B,): of a model and images, or of log weights."""
-    weights = _weights(model, x, samples, generator, noise)
+    """The log of the mean importance weight, (B,), Burda et al. (2016)."""
+    return log_mean_weight(log_weights(model, x, samples, generator, noise))
+
+
+def log_mean_weight(weights: Tensor) -> Tensor:
+    """The multi-sample bound from log weights (B, samples)."""
     return weights.logsumexp(dim=1) - math.log(weights.shape[1])
-
-
-def _weights(
-    model: SigmoidBeliefNet | Tensor,
-    x: Tensor | None,
-    samples: int,
-    generator: torch.Generator | None,
-    noise: Sequence[Tensor] | None,
-) -> Tensor:
-    if isinstance(model, Tensor):
-        return model
-    if x is None:
-        raise TypeError("x is missing, expected the images whose bound is wanted; give elbo(model, x, samples=10)")
-    return log_weights(model, x, samples, generator, noise)

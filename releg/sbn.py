@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from releg import bernoulli
 from releg.architecture import architecture_name
+from releg.checks import check_at_least
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,7 @@ class SigmoidBeliefNet(nn.Module):
 
 
 def _check_sizes(data_size: int, layers: Sequence[int], mean: Tensor | None) -> None:
-    if data_size < 1:
-        raise ValueError(f"data_size is {data_size}, expected at least 1; give the number of pixels")
+    check_at_least("data_size", data_size, 1, "give the number of pixels")
     if not layers or any(size < 1 for size in layers):
         raise ValueError(f"layers is {list(layers)}, expected one or more positive sizes, shallow first: [200, 200]")
     if mean is not None and mean.shape != (data_size,):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.functional.variables import check_numbers, check_tensor
 
 Values = dict[str, Tensor]  # by name of the layer
@@ -34,10 +35,8 @@ class Layer:
     def __post_init__(self) -> None:
         """Raise ValueError if parents is a bare string, or if there is less than one unit or fewer than two states."""
         check_parents(self)
-        if self.units < 1:
-            raise ValueError(f"{self} has units={self.units}, expected at least 1; leave out empty layers")
-        if self.states < 2:
-            raise ValueError(f"{self} has states={self.states}, expected at least 2; leave constants out")
+        check_at_least(f"units of {self}", self.units, 1, "leave out empty layers")
+        check_at_least(f"states of {self}", self.states, 2, "leave constants out")
 
     def __str__(self) -> str:
         return f"layer '{self.name}'"

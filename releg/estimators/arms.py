@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
 from releg.estimators.parts.layer_samples import draw_further, further_noise
 from releg.estimators.parts.signals import continued_signal
-from releg.estimators.parts.simulation import Simulation, check_samples, simulate
+from releg.estimators.parts.simulation import Simulation, simulate
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -31,7 +32,7 @@ class Arms(Estimator):
 
     def __init__(self, paths: int = 4) -> None:
         super().__init__()
-        check_samples(paths, 2, "a path is compared with the others", "paths")
+        check_at_least("paths", paths, 2, "a path is compared with the others")
         self.paths = paths
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from releg.checks import check_range
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -46,7 +47,8 @@ class Estimator(nn.Module, ABC):
     def forward(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:
         """Check the input, estimate, check the result."""
         model.check_input(x)
-        check_noise_range(noise)
+        for layer, values in enumerate(noise):
+            check_range(values, f"noise[{layer}]", "draw it with estimator.draw_noise(model, x)")
         answer = self.estimate(model, repeated(x, self.samples), noise)
         check_finite(model, answer.elbo)
         return answer
@@ -74,17 +76,6 @@ def surrogate_of(log_p: Tensor, logits: list[Tensor], logit_grads: list[Tensor],
 def mean_over_paths(values: Tensor, samples: int) -> Tensor:
     """The mean over each image's paths, (B * samples, ...) -> (B, ...)."""
     return values if samples == 1 else values.unflatten(0, (-1, samples)).mean(1)
-
-
-def check_noise_range(noise: Sequence[Tensor]) -> None:
-    """Raise ValueError unless all noise lies in [0, 1): the inverse-CDF rule z = noise < mean needs it."""
-    for layer, values in enumerate(noise):
-        low, high = torch.aminmax(values)
-        if not bool((low >= 0) & (high < 1)):
-            raise ValueError(
-                f"noise[{layer}] ranges from {low.item():g} to {high.item():g}, expected uniform numbers in [0, 1); "
-                "draw it with estimator.draw_noise(model, x)"
-            )
 
 
 def check_finite(model: SigmoidBeliefNet, elbo: Tensor) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate
-from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
+from releg.estimators.parts.simulation import AlongPaths, Simulation
 from releg.kernels import check_engine, flip_differences
 from releg.sbn import SigmoidBeliefNet
 
@@ -24,7 +25,7 @@ class CommonRandomNumbers(AlongPaths):
 
     def __init__(self, engine: str = "auto", samples: int = 1) -> None:
         super().__init__()
-        check_samples(samples, 1, "one path per image is the paper's estimator")
+        check_at_least("samples", samples, 1, "one path per image is the paper's estimator")
         check_engine(engine)
         self.samples = samples
         self.engine = engine

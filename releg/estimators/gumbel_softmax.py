@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.relaxation import check_temperature, concrete, relaxed_path
 from releg.estimators.parts.slopes import rao_slope, sloped_path
@@ -35,8 +36,7 @@ class GumbelSoftmax(Estimator):
     def __init__(self, temperature: float = 0.5, rao: int = 0) -> None:
         super().__init__()
         check_temperature(temperature, 0.5)
-        if rao < 0:
-            raise ValueError(f"rao is {rao}, expected 0 or more; 0 is Gumbel-softmax")
+        check_at_least("rao", rao, 0, "0 is Gumbel-softmax")
         self.temperature = temperature
         self.rao = rao
         self.label = "Gumbel-Rao" if rao else "Gumbel-softmax"

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from releg.baselines import Baseline, BaselineStack, InputDependent, RunningAverage
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate
-from releg.estimators.parts.simulation import AlongPaths, Simulation, check_samples
+from releg.estimators.parts.simulation import AlongPaths, Simulation
 from releg.sbn import SigmoidBeliefNet
 
 LABELS: dict[tuple[type[Baseline], ...], str] = {  # by the baselines
@@ -32,7 +33,7 @@ class LikelihoodRatio(AlongPaths):
 
     def __init__(self, baselines: Sequence[Baseline] = (), samples: int = 1) -> None:
         super().__init__()
-        check_samples(samples, 1, "one path per image is the paper's estimator")
+        check_at_least("samples", samples, 1, "one path per image is the paper's estimator")
         self.baselines = BaselineStack(baselines)
         self.samples = samples
         self.label = LABELS.get(tuple(map(type, baselines)), "LR, other baselines")

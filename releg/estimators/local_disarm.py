@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate
 from releg.estimators.parts.antithetic import Antithetic, antithetic_gradient, opposites
 from releg.estimators.parts.multi_sample import bound_changes, multi_sample_answer
-from releg.estimators.parts.simulation import check_samples, simulate
+from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -29,11 +29,11 @@ class LocalDisArm(Antithetic):
     """
 
     label = "Local DisARM"
-    objective: Literal["elbo", "multi_sample"] = "multi_sample"
+    objective = "multi_sample"
 
     def __init__(self, samples: int = 2) -> None:
         super().__init__()
-        check_samples(samples, 2, "with one path the bound is the elbo, and DisARM estimates its gradient")
+        check_at_least("samples", samples, 2, "with one path the bound is the elbo, and DisARM estimates its gradient")
         self.samples = samples
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:

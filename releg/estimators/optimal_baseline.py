@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate, Estimator
-from releg.estimators.parts.simulation import check_samples, simulate
+from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -28,7 +29,7 @@ class OptimalBaseline(Estimator):
 
     def __init__(self, samples: int = 8) -> None:
         super().__init__()
-        check_samples(samples, 2, "a path's baseline is learned from the others")
+        check_at_least("samples", samples, 2, "a path's baseline is learned from the others")
         self.samples = samples
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.flips import draw_choices, kept_differences, reweighted
 from releg.estimators.parts.simulation import simulate
@@ -35,8 +36,7 @@ class Pruned(Estimator):
 
     def __init__(self, flips: int = 1) -> None:
         super().__init__()
-        if flips < 1:
-            raise ValueError(f"flips is {flips}, expected at least 1; one flip per layer is the default")
+        check_at_least("flips", flips, 1, "one flip per layer is the default")
         self.flips = flips
 
     def draw_noise(self, model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:

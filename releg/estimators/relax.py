@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from releg.checks import check_at_least
 from releg.estimators.parts.relaxed_control import RelaxedControl
-from releg.estimators.parts.stein_control import check_hidden
 from releg.sbn import SigmoidBeliefNet, Trajectory
 
 
@@ -28,7 +28,7 @@ class Relax(RelaxedControl):
 
     def __init__(self, hidden: int = 100, temperature: float = 0.5, scale: float = 1.0) -> None:
         super().__init__(temperature, scale)
-        check_hidden(hidden)
+        check_at_least("hidden", hidden, 1, "the default is 100")
         self.hidden = hidden
         self.nets = nn.ModuleList()
 

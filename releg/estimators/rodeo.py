@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from releg.checks import check_at_least
 from releg.estimators.parts.layer_samples import LayerByLayer, LayerSamples
-from releg.estimators.parts.stein_control import SteinControl, check_hidden
+from releg.estimators.parts.stein_control import SteinControl
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -33,7 +34,7 @@ class Rodeo(LayerByLayer):
 
     def __init__(self, samples: int = 2, hidden: int = 100, siblings: bool = False) -> None:
         super().__init__(samples, siblings)
-        check_hidden(hidden)
+        check_at_least("hidden", hidden, 1, "the default is 100")
         self.hidden = hidden
         self.controls = nn.ModuleList()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate, Estimator
 from releg.estimators.parts.multi_sample import multi_sample_answer, one_replaced
-from releg.estimators.parts.simulation import check_samples, simulate
+from releg.estimators.parts.simulation import simulate
 from releg.sbn import SigmoidBeliefNet
 
 
@@ -25,11 +25,11 @@ class Vimco(Estimator):
     """
 
     label = "VIMCO"
-    objective: Literal["elbo", "multi_sample"] = "multi_sample"
+    objective = "multi_sample"
 
     def __init__(self, samples: int = 2) -> None:
         super().__init__()
-        check_samples(samples, 2, "a path is compared with the others")
+        check_at_least("samples", samples, 2, "a path is compared with the others")
         self.samples = samples
 
     def estimate(self, model: SigmoidBeliefNet, x: Tensor, noise: Sequence[Tensor]) -> Estimate:

@@ -7,15 +7,26 @@ import math
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.parts.antithetic import antithetic_gradient, arm_gradient, opposite_of
 from releg.estimators.parts.copula import both_given_one, coupled_gradient, coupled_samples
 from releg.estimators.parts.multi_sample import bound_changes
-from releg.estimators.parts.simulation import check_samples
 from releg.functional import tree
-from releg.functional.variables import Answer, F, answer, as_seen, check_logits, evaluate, noise_for, sample
+from releg.functional.variables import (
+    Answer,
+    F,
+    Generator,
+    Noise,
+    answer,
+    as_seen,
+    check_logits,
+    evaluate,
+    noise_for,
+    sample,
+)
 
 
-def arm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Generator | None = None) -> Answer:
+def arm(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None) -> Answer:
     """d E f / d logits = E[(f(opposite) - f(z)) (u - 1/2)], u the noise, opposite = 1[1 - u < mean].
 
     Yin & Zhou (2019), equation 7. Cost: two evaluations of f. Unbiased. Bernoulli variables only: the
@@ -33,13 +44,7 @@ def arm(logits: Tensor, f: F, noise: Tensor | None = None, generator: torch.Gene
     return answer((value + other) / 2, logits, arm_gradient(value.detach(), other.detach(), u))
 
 
-def disarm(
-    logits: Tensor,
-    f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    one_hot: bool = False,
-) -> Answer:
+def disarm(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, one_hot: bool = False) -> Answer:
     """d E f / d logits = E[(f(z) - f(opposite)) / 2 * (z - opposite) * sigmoid(|logits|)].
 
     Dong, Mnih & Tucker (2020), equation 6; U2G of Yin et al. (2020) is the same. It is ARM with its noise integrated
@@ -68,13 +73,7 @@ def disarm(
     return answer((value + other) / 2, logits, gradient((value - other).detach(), z, opposite, constant))
 
 
-def arms(
-    logits: Tensor,
-    f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    samples: int = 4,
-) -> Answer:
+def arms(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, samples: int = 4) -> Answer:
     """d E f / d logits = E[mean over k of (f_k - mean f) (z_k - p) K/(K-1) p(1-p)/(p - P11)], z_k antithetic.
 
     Dimitriev & Zhou (2021), ARMS with the Dirichlet copula; P11 is the probability that two samples are both 1. With
@@ -89,7 +88,7 @@ def arms(
         samples: K, draws of z per row.
     """
     check_logits(logits, "arms", categorical_form=False)
-    check_samples(samples, 2, "a sample is compared with the others")
+    check_at_least("samples", samples, 2, "a sample is compared with the others")
     u, constant = noise_for(logits, noise, generator, samples), logits.detach()
     z = torch.cat([sample(logits, u[:1]), coupled_samples(constant, u[0], u[1:])])  # (K, N, units)
     values = torch.stack([evaluate(f, each) for each in z])  # (K, N)
@@ -97,13 +96,7 @@ def arms(
     return answer(values.mean(0), logits, gradient)
 
 
-def local_disarm(
-    logits: Tensor,
-    f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    samples: int = 2,
-) -> Answer:
+def local_disarm(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, samples: int = 2) -> Answer:
     """disarm for the multi-sample bound E[log mean over k of exp f(z_k)], every sample compared with its opposite.
 
     Dong, Mnih & Tucker (2020), the local version: it uses the change of the bound when one sample is replaced. The
@@ -118,7 +111,7 @@ def local_disarm(
         samples: K, draws of z per row.
     """
     check_logits(logits, "local_disarm", categorical_form=False)
-    check_samples(samples, 2, "with one sample the bound is E f, and disarm estimates its gradient")
+    check_at_least("samples", samples, 2, "with one sample the bound is E f, and disarm estimates its gradient")
     u, constant = noise_for(logits, noise, generator, samples), logits.detach()
     z, opposites = sample(logits, u), opposite_of(constant, u)  # (K, N, units)
     values = torch.stack([evaluate(f, each) for each in z], 1)  # (N, K)

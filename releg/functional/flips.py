@@ -11,6 +11,8 @@ from releg.functional.flip_probabilities import choose, even_probabilities, flip
 from releg.functional.variables import (
     Answer,
     F,
+    Generator,
+    Noise,
     answer,
     as_seen,
     check_flips,
@@ -24,8 +26,8 @@ from releg.functional.variables import (
 def common_random_numbers(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     flips: int | None = None,
     choice: Tensor | None = None,
     one_hot: bool = False,
@@ -60,8 +62,8 @@ def common_random_numbers(
 def pruned(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     flips: int = 1,
     choice: Tensor | None = None,
     one_hot: bool = False,
@@ -76,8 +78,8 @@ def pruned(
 def bitflip(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     choice: Tensor | None = None,
     one_hot: bool = False,
 ) -> Answer:
@@ -94,13 +96,7 @@ def bitflip(
     return answer(value, logits, _flip_gradient(logits.detach(), f, z, value.detach(), even, choice, generator))
 
 
-def ugc(
-    logits: Tensor,
-    f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    choice: Tensor | None = None,
-) -> Answer:
+def ugc(logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, choice: Tensor | None = None) -> Answer:
     """For each variable, bitflip's estimate where min(mean, 1 - mean) < 1 / (2 units), else DisARM's.
 
     Kunes et al. (2023), unbiased gradient variance clipping: it takes the one that varies less. Cost: three

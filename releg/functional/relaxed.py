@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
+from releg.checks import check_at_least
 from releg.estimators.parts import relaxation
 from releg.estimators.parts.categorical_slopes import categorical_rao, categorical_reinmax_variant, differential
 from releg.estimators.parts.relaxation import check_temperature
@@ -21,6 +22,8 @@ from releg.estimators.parts.slopes import check_reinmax, rao_slope, reinmax_slop
 from releg.functional.variables import (
     Answer,
     F,
+    Generator,
+    Noise,
     check_graph,
     check_logits,
     differentiable,
@@ -31,8 +34,6 @@ from releg.functional.variables import (
     vectors,
 )
 
-Noise = Tensor | None
-Generator = torch.Generator | None
 OneHot = Literal[True]
 
 
@@ -122,8 +123,7 @@ def gumbel_rao(
     """
     check_logits(logits, "gumbel_rao")
     check_temperature(temperature, 0.5)
-    if draws < 1:
-        raise ValueError(f"draws is {draws}, expected at least 1; the default is 10")
+    check_at_least("draws", draws, 1, "the default is 10")
     z, further = _first_and_further(logits, noise, generator, draws)
     if logits.dim() == 2:
         return _at(f, _with_slope(z, rao_slope(logits.detach(), z, further, temperature) * logits))

@@ -7,13 +7,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from releg.checks import check_at_least
 from releg.estimators.base import mean_over_paths
 from releg.estimators.parts.other_paths import less_others
-from releg.estimators.parts.simulation import check_samples, squared
+from releg.estimators.parts.simulation import squared
 from releg.estimators.parts.stein_control import SteinControl
 from releg.functional.variables import (
     Answer,
     F,
+    Generator,
+    Noise,
     answer,
     as_seen,
     check_logits,
@@ -31,8 +34,8 @@ from releg.functional.variables import (
 def likelihood_ratio(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     baseline: Tensor | float = 0.0,
     one_hot: bool = False,
 ) -> Answer:
@@ -62,12 +65,7 @@ def likelihood_ratio(
 
 
 def leave_one_out(
-    logits: Tensor,
-    f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    samples: int = 2,
-    one_hot: bool = False,
+    logits: Tensor, f: F, noise: Noise = None, generator: Generator = None, samples: int = 2, one_hot: bool = False
 ) -> Answer:
     """d E f / d logits = E[mean over k of (f(z_k) - mean of f(z_j) over j != k) d log q(z_k) / d logits].
 
@@ -84,7 +82,7 @@ def leave_one_out(
     """
     check_logits(logits, "leave_one_out")
     f = as_seen(f, logits, one_hot)
-    check_samples(samples, 2, "a sample is compared with the others")
+    check_at_least("samples", samples, 2, "a sample is compared with the others")
     drawn = sample(logits, noise_for(logits, noise, generator, samples))
     values = torch.stack([evaluate(f, z) for z in drawn], 1)  # (N, samples)
     left = less_others(values.detach())
@@ -95,8 +93,8 @@ def leave_one_out(
 def rodeo(
     logits: Tensor,
     f: F,
-    noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    noise: Noise = None,
+    generator: Generator = None,
     samples: int = 2,
     one_hot: Literal[True] = True,
     *,
@@ -119,7 +117,7 @@ def rodeo(
         control: `SteinControl().to(logits)`, kept from step to step; in evaluation mode it is not trained.
     """
     check_logits(logits, "rodeo")
-    check_samples(samples, 2, "a sample is compared with the others")
+    check_at_least("samples", samples, 2, "a sample is compared with the others")
     if control.alpha.dtype != logits.dtype or control.alpha.device != logits.device:
         raise ValueError(
             f"control is {control.alpha.dtype} on {control.alpha.device}, expected {logits.dtype} on {logits.device} "

@@ -14,9 +14,12 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
+from releg.checks import check_range
 from releg.estimators.parts.categorical_slopes import differential
 
 F = Callable[[Tensor], Tensor]  # z to (N,)
+Noise = Tensor | None
+Generator = torch.Generator | None
 NO_SLOPE = (
     "f is not differentiable w.r.t. z (its result has no gradient function), expected torch functions of z; use "
     "common_random_numbers, which needs no derivative"
@@ -72,11 +75,7 @@ def check_uniform(values: Tensor, shape: tuple[int, ...], name: str, hint: str) 
     """Raise ValueError unless the values have that shape and lie in [0, 1)."""
     if values.shape != shape:
         raise ValueError(f"{name} has shape {tuple(values.shape)}, expected {shape}; {hint}")
-    low, high = torch.aminmax(values)
-    if not bool((low >= 0) & (high < 1)):
-        raise ValueError(
-            f"{name} ranges from {low.item():g} to {high.item():g}, expected uniform numbers in [0, 1); {hint}"
-        )
+    check_range(values, name, hint)
 
 
 def check_flips(flips: int | None, most: int) -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from releg import bernoulli
+from releg.checks import check_at_least
 from releg.estimators.base import Estimator, check_finite, repeated
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.estimators.parts.simulation import AlongPaths, Simulation, simulate
@@ -122,9 +123,8 @@ def run(
         position: the seed, and what is measured: where the noise comes from.
         progress: called with the number of images done since the last call.
     """
-    for name, value in (("num_images", len(images)), ("samples_per_image", samples)):
-        if value < 2:
-            raise ValueError(f"{name} is {value}, expected at least 2, as one has no variance; the paper has 1,000")
+    check_at_least("num_images", len(images), 2, "one has no variance; the paper has 50,000")
+    check_at_least("samples_per_image", samples, 2, "one has no variance; the paper has 1,000")
     model = copy.deepcopy(model).eval().double()
     model.check_input(images[part.start : part.stop].to(model.mean))
     constant = copy.deepcopy(model).requires_grad_(False)

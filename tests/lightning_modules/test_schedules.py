@@ -86,5 +86,5 @@ def test_a_number_of_steps_that_the_user_gave_is_kept_and_one_without_sense_refu
     assert schedule.total_steps == 10
     with pytest.raises(ValueError, match="total_steps is 0, expected at least 1"):
         LinearDecay(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), total_steps=0)
-    with pytest.raises(ValueError, match="warmup_steps is -1, expected 0 for no warm-up"):
+    with pytest.raises(ValueError, match="warmup_steps is -1, expected at least 0; 0 is no warm-up"):
         LinearDecay(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), warmup_steps=-1)

@@ -47,24 +47,16 @@ def categorical_reinmax(logits: Tensor, z: Tensor, temperature: float = 1.0) -> 
 
 
 def categorical_reinmax_variant(logits: Tensor, z: Tensor, noise: Tensor, temperature: float, control: float) -> Tensor:
-    """ReinMax without noise, else ReinMax-Rao, or ReinMax-CV with a control other than 0."""
+    """ReinMax without noise, else ReinMax-Rao, or ReinMax-CV with a control other than 0.
+
+    ReinMax-Rao has categorical_rao at the logits of q in place of q; its noise is (M, *shape of logits). ReinMax-CV is
+    categorical_reinmax + control (categorical_rao - a concrete variable), both at the logits of q; its noise
+    (1 + M, *shape of logits) is first that of the concrete variable, which is drawn afresh.
+    """
     if len(noise) == 0:
         return categorical_reinmax(logits, z, temperature)
-    if not control:
-        return categorical_reinmax_rao(logits, z, noise, temperature)
-    return categorical_reinmax_control(logits, z, noise, temperature, control)
-
-
-def categorical_reinmax_rao(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """categorical_reinmax with categorical_rao at the logits of q in place of q."""
-    return 2 * categorical_rao(halfway(logits, z), z, noise, temperature) - torch.softmax(logits, -1) / 2
-
-
-def categorical_reinmax_control(logits: Tensor, z: Tensor, noise: Tensor, temperature: float, scale: float) -> Tensor:
-    """categorical_reinmax + scale (categorical_rao - a concrete variable drawn afresh), both at the logits of q.
-
-    noise (1 + M, *shape of logits): of the concrete variable, then of categorical_rao.
-    """
     middle = halfway(logits, z)
+    if not control:
+        return 2 * categorical_rao(middle, z, noise, temperature) - torch.softmax(logits, -1) / 2
     fresh = categorical_concrete(middle, noise[0], temperature)
-    return categorical_reinmax(logits, z) + scale * (categorical_rao(middle, z, noise[1:], temperature) - fresh)
+    return categorical_reinmax(logits, z) + control * (categorical_rao(middle, z, noise[1:], temperature) - fresh)

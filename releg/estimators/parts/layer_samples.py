@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.checks import check_at_least
 from releg.estimators.base import Estimate, Estimator, mean_over_paths
-from releg.estimators.parts.simulation import Simulation, check_samples, simulate, simulate_from, squared
+from releg.estimators.parts.simulation import Simulation, simulate, simulate_from, squared
 from releg.sbn import SigmoidBeliefNet
 
 FurtherNoise = list[list[list[Tensor]]]  # by layer and further sample: of its own layer, then of the deeper ones
@@ -74,7 +75,7 @@ class LayerByLayer(Estimator):
 
     def __init__(self, samples: int = 2, siblings: bool = False) -> None:
         super().__init__()
-        check_samples(samples, 2, "a path is compared with the others")
+        check_at_least("samples", samples, 2, "a path is compared with the others")
         self.compared = samples
         self.siblings = siblings
         self.samples = 1 if siblings else samples

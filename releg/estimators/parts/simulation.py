@@ -134,9 +134,3 @@ def squared(logit_grads: Sequence[Tensor]) -> Tensor:
     So its gradient w.r.t. a control variate's parameters is that of the variance (Tucker et al. 2017, section 3.2).
     """
     return torch.stack([gradient.square().flatten(1).sum(1) for gradient in logit_grads]).sum(0)
-
-
-def check_samples(samples: int, least: int, why: str, name: str = "samples") -> None:
-    """Raise ValueError unless the argument of that name is at least `least`."""
-    if samples < least:
-        raise ValueError(f"{name} is {samples}, expected at least {least}; {why}")

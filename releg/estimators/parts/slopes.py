@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli
+from releg.checks import check_at_least
 from releg.estimators.parts.relaxation import RelaxedPath, check_temperature, hidden, hidden_given, relaxed_path
 from releg.sbn import SigmoidBeliefNet
 
@@ -65,8 +66,7 @@ def reinmax_slope(logits: Tensor, z: Tensor, temperature: float = 1.0) -> Tensor
 def check_reinmax(temperature: float, draws: int, control: float) -> None:
     """Raise ValueError unless these settings of ReinMax go together."""
     check_temperature(temperature, 1)
-    if draws < 0:
-        raise ValueError(f"draws is {draws}, expected 0 or more; 0 is plain ReinMax")
+    check_at_least("draws", draws, 0, "0 is plain ReinMax")
     if control and not draws:
         raise ValueError(f"control is {control} with draws = 0, expected draws of at least 1; set draws to 10, say")
 
@@ -74,25 +74,16 @@ def check_reinmax(temperature: float, draws: int, control: float) -> None:
 def reinmax_variant_slope(
     logits: Tensor, z: Tensor, noise: Sequence[Tensor] | Tensor, temperature: float, control: float
 ) -> Tensor:
-    """ReinMax without noise, else ReinMax-Rao, or ReinMax-CV with a control other than 0."""
+    """ReinMax without noise, else ReinMax-Rao, or ReinMax-CV with a control other than 0.
+
+    ReinMax-Rao has rao_slope at logit(q) in place of q (1 - q); its noise is (M, N, H). ReinMax-CV is reinmax_slope +
+    control (rao_slope - concrete_slope), both at logit(q); its noise is (1 + M, N, H), first that of concrete_slope,
+    which is drawn afresh.
+    """
     if len(noise) == 0:
         return reinmax_slope(logits, z, temperature)
-    draws = torch.stack(list(noise))
+    draws, halfway = torch.stack(list(noise)), halfway_logits(logits, z, 1.0)
     if not control:
-        return reinmax_rao_slope(logits, z, draws, temperature)
-    return reinmax_control_slope(logits, z, draws, temperature, control)
-
-
-def reinmax_rao_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """reinmax_slope with rao_slope at logit(q) in place of q (1 - q); noise (M, N, H)."""
-    return 2 * rao_slope(halfway_logits(logits, z, 1.0), z, noise, temperature) - bernoulli.variance(logits) / 2
-
-
-def reinmax_control_slope(logits: Tensor, z: Tensor, noise: Tensor, temperature: float, scale: float) -> Tensor:
-    """reinmax_slope + scale (rao_slope - concrete_slope), both at logit(q).
-
-    noise (1 + M, N, H): of concrete_slope, which is drawn afresh, then of rao_slope.
-    """
-    halfway = halfway_logits(logits, z, 1.0)
-    control = rao_slope(halfway, z, noise[1:], temperature) - concrete_slope(hidden(halfway, noise[0]), temperature)
-    return reinmax_slope(logits, z) + scale * control
+        return 2 * rao_slope(halfway, z, draws, temperature) - bernoulli.variance(logits) / 2
+    fresh = concrete_slope(hidden(halfway, draws[0]), temperature)
+    return reinmax_slope(logits, z) + control * (rao_slope(halfway, z, draws[1:], temperature) - fresh)

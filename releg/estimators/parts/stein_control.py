@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from releg.checks import check_at_least
 from releg.estimators.parts.leaky_net import evaluate
 from releg.estimators.parts.other_paths import mean_of_others
 from releg.estimators.parts.stein import along_changes, stein, stein_of_score
@@ -28,7 +29,7 @@ class SteinControl(nn.Module):
 
     def __init__(self, hidden: int = 100, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        check_hidden(hidden)
+        check_at_least("hidden", hidden, 1, "the default is 100")
         self.alpha, self.beta = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))
         self.first, self.last = nn.Linear(2, hidden), nn.Linear(hidden, 2)
         for linear in (self.first, self.last):
@@ -56,9 +57,3 @@ class SteinControl(nn.Module):
         corrected = f + self.alpha * stein(logits, z, unchanged[..., 0], changed[..., 0])
         left = (f - mean_of_others(corrected, samples)).view(one_each) * score
         return left + self.beta * stein_of_score(logits, z, score, unchanged[..., 1], changed[..., 1])
-
-
-def check_hidden(hidden: int) -> None:
-    """Raise ValueError unless a net can have that many units."""
-    if hidden < 1:
-        raise ValueError(f"hidden is {hidden}, expected at least 1; the default is 100")

@@ -115,9 +115,9 @@ def test_graphs_that_are_no_directed_model_are_refused(nodes: list[Node], messag
 def test_layers_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match=r"parents of node 'b' is the string 'ab', expected .*; write \('ab',\)"):
         Node("b", "ab", root.logits)
-    with pytest.raises(ValueError, match="'b' has states=1, expected at least 2; leave"):
+    with pytest.raises(ValueError, match="states of node 'b' is 1, expected at least 2; leave"):
         Node("b", (), root.logits, states=1)
-    with pytest.raises(ValueError, match="layer 'b' has units=0, expected at least 1; leave out"):
+    with pytest.raises(ValueError, match="units of layer 'b' is 0, expected at least 1; leave out"):
         Layer("b", (), root.logits, 0)
 
 

@@ -13,9 +13,8 @@ from releg.estimators.parts.slopes import (
     concrete_slope,
     halfway_logits,
     rao_slope,
-    reinmax_control_slope,
-    reinmax_rao_slope,
     reinmax_slope,
+    reinmax_variant_slope,
 )
 from releg.estimators.reinmax import ReinMax
 from releg.estimators.straight_through import StraightThrough
@@ -96,12 +95,12 @@ def test_the_variants_are_what_their_formulas_say() -> None:
     p, half = torch.sigmoid(LOGITS), torch.logit((torch.sigmoid(LOGITS) + z) / 2)
     rao = rao_slope(half, z, noise[1:], temperature)
     torch.testing.assert_close(
-        reinmax_rao_slope(LOGITS, z, noise[1:], temperature), 2 * rao - p * (1 - p) / 2, rtol=1e-9, atol=1e-12
+        reinmax_variant_slope(LOGITS, z, noise[1:], temperature, 0.0), 2 * rao - p * (1 - p) / 2, rtol=1e-9, atol=1e-12
     )
     soft = torch.sigmoid((half - torch.logit(noise[0])) / temperature)
     control = rao - soft * (1 - soft) / temperature
     torch.testing.assert_close(
-        reinmax_control_slope(LOGITS, z, noise, temperature, 1.5), reinmax_slope(LOGITS, z) + 1.5 * control
+        reinmax_variant_slope(LOGITS, z, noise, temperature, 1.5), reinmax_slope(LOGITS, z) + 1.5 * control
     )
 
 
