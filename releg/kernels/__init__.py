@@ -28,8 +28,8 @@ class Engine:
     runs_on: Callable[[Tensor], bool]  # whether it can compute on tensors like x
 
 
-def _is_exact(x: Tensor) -> bool:
-    return x.dtype in (torch.float32, torch.float64)
+def _is_exact_on(device: str, x: Tensor) -> bool:
+    return x.device.type == device and x.dtype in (torch.float32, torch.float64)
 
 
 def _triton(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequence[Tensor]) -> list[Tensor]:
@@ -38,16 +38,12 @@ def _triton(model: SigmoidBeliefNet, path: Trajectory, generative_logits: Sequen
     return triton.flip_differences(model, path, generative_logits)
 
 
-def _runs_triton(x: Tensor) -> bool:
-    return HAS_TRITON and _is_exact(x) and x.device.type == "cuda"
-
-
 # `auto` takes the first one that runs on the tensors
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("cpu", "numba on a CPU", cpu.flip_differences, lambda x: _is_exact(x) and x.device.type == "cpu"),
-        Engine("triton", "triton on CUDA", _triton, _runs_triton),
+        Engine("cpu", "numba on a CPU", cpu.flip_differences, lambda x: _is_exact_on("cpu", x)),
+        Engine("triton", "triton on CUDA", _triton, lambda x: HAS_TRITON and _is_exact_on("cuda", x)),
         Engine("batched", "torch, all flips of a layer at once", batched.flip_differences, lambda x: True),
         Engine("dense", "torch, every flip simulated in full", dense.flip_differences, lambda x: True),
     )

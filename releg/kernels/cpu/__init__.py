@@ -90,7 +90,8 @@ def cpu_flips(
     rows_of = [*z, *noise, *logits, *generative_logits]
     _check_same_type(x, [*rows_of, *generative, *inference])
     rows, layers = len(x), tuple(values.shape[1] for values in z)
-    workspace = _take_workspace(Shape(x.shape[1], layers, x.dtype, rows, _threads(rows)))
+    threads = max(1, min(torch.get_num_threads(), rows))
+    workspace = _take_workspace(Shape(x.shape[1], layers, x.dtype, rows, threads))
     read = workspace.set_weights(generative, inference), workspace.set_rows(x, z, noise, logits, generative_logits)
     out = x.new_empty(sum(values.numel() for values in z))
     _run(workspace, 0, out, 0)
@@ -103,10 +104,6 @@ def cpu_flips(
 @cpu_flips.register_fake
 def _(x: Tensor, z: Sequence[Tensor], *others: Sequence[Tensor]) -> Tensor:
     return x.new_empty(sum(values.numel() for values in z))
-
-
-def _threads(rows: int) -> int:
-    return max(1, min(torch.get_num_threads(), rows))
 
 
 def _take_workspace(shape: Shape) -> Workspace:

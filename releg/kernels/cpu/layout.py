@@ -23,9 +23,7 @@ WORD = 64  # bits of a mask's word
 GROUP = 8  # targets between two points at which a product may be cut
 ROWS_IN_HAND = 25  # rows for which a worker reads the weights once: whole fives, see ABREAST
 LINE = 64  # bytes of a cache line, on which arrays begin
-ARENA = (
-    32 << 20
-)  # bytes that are asked for at once: of so many, numpy asks for large pages; what is not used costs nothing
+ARENA = 32 << 20  # bytes asked for at once: of so many, numpy asks for large pages; unused ones cost nothing
 Address = np.int64
 
 
@@ -52,8 +50,8 @@ LINK = _record(  # 2 l: from layer l to what it generates; 2 l + 1: from layer l
     top=Address,  # (units,) largest |w|
     spread=Address,  # (units,) sum of |w|
     plain=Address,  # (units, stride) w; like `ratio`, for sets of units
-    ratio=Address,  # (units, 2, pace) exp(w), exp(-w)
-    pace=np.int64,  # of rows of ratios: those of both links of a layer lie side by side
+    ratio=Address,  # (units, 2, ratio_stride) exp(w), exp(-w)
+    ratio_stride=np.int64,  # of rows of ratios: those of both links of a layer lie side by side
     largest_top=np.float64,
     largest_spread=np.float64,
     logits=Address,  # (per slot, stride) r
@@ -207,9 +205,9 @@ class Workspace:
 
     def _fill_ratios(self, links: Any) -> None:
         """One table for both links of a layer, so that a member of a set has one place in it."""
-        pace = links["stride"].sum()
-        links["pace"] = pace
-        links["ratio"][0] = self._new(2 * round_up(links["units"][0], TILE) * pace, self.number)
+        stride = links["stride"].sum()
+        links["ratio_stride"] = stride
+        links["ratio"][0] = self._new(2 * round_up(links["units"][0], TILE) * stride, self.number)
         links["ratio"][1] = links["ratio"][0] + links["stride"][0] * self.number.itemsize
 
     def _fill_layer(self, layer: Any, size: int, deeper: int) -> None:

@@ -108,10 +108,10 @@ def multiply_tile(table, lean, offsets, bits_of, begin, end):
 
 
 @inlined
-def load_four(numbers, first, pace):
-    """Four vectors, each `pace` numbers after the one before."""
-    a, b = load(numbers, first), load(numbers, first + pace)
-    return a, b, load(numbers, first + 2 * pace), load(numbers, first + 3 * pace)
+def load_four(numbers, first, stride):
+    """Four vectors, each `stride` numbers after the one before."""
+    a, b = load(numbers, first), load(numbers, first + stride)
+    return a, b, load(numbers, first + 2 * stride), load(numbers, first + 3 * stride)
 
 
 @inlined

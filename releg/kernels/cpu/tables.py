@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from releg.kernels.cpu.layout import BLOCK, GROUP, LAYER, LINK, TILE
-from releg.kernels.cpu.loops import (
-    exponential,
-    larger,
-    load_four,
-    logarithm,
-    magnitude,
-    sum_rows,
-)
+from releg.kernels.cpu.loops import exponential, larger, load_four, logarithm, magnitude, sum_rows
 from releg.kernels.cpu.vector import (
     LANES,
     at,
@@ -80,9 +73,9 @@ def prepare_tile(number, call, scratch, index, begin):
     fill_slopes(number, link, begin, ratios)
     list_steep(number, link, begin, end, ratios)
     if rows:
-        copy_rows(ratios, at(number, link.ratio, 2 * begin * link.pace), link.padded, 2 * link.pace)
+        copy_rows(ratios, at(number, link.ratio, 2 * begin * link.ratio_stride), link.padded, 2 * link.ratio_stride)
         for unit in range(begin, end):
-            invert(at(number, link.ratio, 2 * unit * link.pace), link.pace, link.padded)
+            invert(at(number, link.ratio, 2 * unit * link.ratio_stride), link.ratio_stride, link.padded)
 
 
 @inlined
@@ -96,10 +89,10 @@ def copy_rows(tile, rows, length, stride):
 
 
 @inlined
-def invert(ratio, pace, length):
+def invert(ratio, stride, length):
     """The inverse of a row of ratios into the next row."""
     for j in range(0, length, LANES):
-        store(ratio, pace + j, like(load(ratio, j), 1.0) / load(ratio, j))
+        store(ratio, stride + j, like(load(ratio, j), 1.0) / load(ratio, j))
 
 
 @inlined

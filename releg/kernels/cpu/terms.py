@@ -11,13 +11,7 @@ import math
 import numpy as np
 
 from releg.kernels.cpu.layout import ABREAST, BLOCK, GROUP, TILE
-from releg.kernels.cpu.loops import (
-    add_row,
-    clear_row,
-    logarithm,
-    multiply_tile,
-    multiply_two,
-)
+from releg.kernels.cpu.loops import add_row, clear_row, logarithm, multiply_tile, multiply_two
 from releg.kernels.cpu.tables import LIMIT, STEEP
 from releg.kernels.cpu.vector import (
     LANES,
@@ -144,7 +138,7 @@ def add_steep(number, link, layer, scratch, slot, power):
 @inlined
 def row_of(link, signs_of, k):
     """Where the ratios of a unit begin; without a branch, since its sign is unpredictable."""
-    return (2 * k + I64(signs_of[k] < 0)) * link.pace
+    return (2 * k + I64(signs_of[k] < 0)) * link.ratio_stride
 
 
 @inlined

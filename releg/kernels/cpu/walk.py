@@ -24,19 +24,7 @@ from releg.kernels.cpu.terms import (
     softplus_of_set,
     within_range,
 )
-from releg.kernels.cpu.vector import (
-    LANES,
-    at,
-    inlined,
-    like,
-    load,
-    record_at,
-    select,
-    spread,
-    step,
-    store,
-    widen,
-)
+from releg.kernels.cpu.vector import LANES, at, inlined, like, load, record_at, select, spread, step, store, widen
 
 F64, I32, I64, U32, U64 = np.float64, np.int32, np.int64, np.uint32, np.uint64
 BYTES = WORD // 8
