@@ -11,16 +11,13 @@ import torch
 from pytorch_lightning.callbacks import LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from pytorch_lightning.loggers import TensorBoardLogger
-from torch import Tensor
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torchvision.utils import make_grid
 
-from lightning_modules.binary_images import BinaryImages
 from lightning_modules.command_line.console import progress_bar
 from lightning_modules.run.csv_files import MetricsCSV
-from lightning_modules.sbn_module import SBNModule
-from releg.sbn import SigmoidBeliefNet
 
-IMAGES_PER_ROW = 8  # and per column
+IMAGES = 64  # of a grid
 BAR = "{desc}: {percentage:3.0f}% |{bar:20}| step {n_fmt} of {total_fmt}{postfix}, {rate_noinv_fmt}, {remaining} left"
 LINE = "step {n_fmt} of {total_fmt}{postfix}, {rate_noinv_fmt}, {remaining} left"  # without a terminal
 
@@ -123,36 +120,24 @@ class LearningRate(LearningRateMonitor):
 
 
 class ImageGrids(pl.Callback):
-    """Writes grids of images at the start and end of a run and whenever the step has doubled."""
+    """Validation images, their reconstructions and samples of p(x) for TensorBoard, whenever the step has doubled."""
 
     def __init__(self) -> None:
         self._next_step = 0
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write at validations only, so that training is not held up in between."""
-        due = trainer.global_step >= self._next_step or trainer.global_step >= trainer.max_steps
-        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        if trainer.state.fn != "fit" or trainer.sanity_checking or not due or not trainer.is_global_zero or not writers:
+    @rank_zero_only
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Draw at validations only, so that training is not held up in between."""
+        if trainer.state.fn != "fit" or trainer.global_step < self._next_step:
             return
         self._next_step = 2 * trainer.global_step
-        data = getattr(trainer, "datamodule", None)
-        assert isinstance(data, BinaryImages)
-        assert isinstance(pl_module, SBNModule)
-        count = IMAGES_PER_ROW**2
-        x = torch.from_numpy(data.images("val")[:count]).to(pl_module.model.mean)
-        for name, images in grids(pl_module.model, x, pl_module.generator("images", 0)).items():
-            grid = make_grid(images.view(-1, 1, *data.shape), IMAGES_PER_ROW, pad_value=0.5)
+        model, generator = pl_module.model, pl_module.generator("images", 0)
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        x = torch.from_numpy(data.images("val")[:IMAGES]).to(model.mean)
+        reconstruction = model.reconstruct(x, generator=generator)
+        sample = model.generate(IMAGES, generator=generator)
+        writers = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        for name, images in {"data": x, "reconstruction": reconstruction, "sample": sample}.items():
+            grid = make_grid(images.view(-1, 1, *data.shape), pad_value=0.5)  # eight beside each other
             for writer in writers:
                 writer.add_image(f"val_images/{name}", grid, trainer.global_step)
-
-
-@torch.no_grad()
-def grids(model: SigmoidBeliefNet, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """Three of (N, data_size): the data, p(x | z) for z inferred from it, and p(x | z) for z drawn from the prior."""
-    noise = model.draw_noise(x, generator)
-    _, drawn = model.ancestral(noise, torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device))
-    return {
-        "data": x,
-        "reconstruction": model.reconstruct(x, generator=generator),
-        "sample": torch.sigmoid(model.generative_logits(drawn)[0]),
-    }

@@ -16,7 +16,7 @@ from lightning_modules.run import ranks
 from lightning_modules.run.callbacks import TrainingClock
 from lightning_modules.run.checkpoints import BEST, LAST, find_newest, load_run_checkpoint
 from lightning_modules.run.folder import await_run_folder, claimed_run_folder
-from lightning_modules.run.identity import OF_EVALUATION, check_fits, check_ranks, check_settings
+from lightning_modules.run.identity import OF_EVALUATION, check_fits, check_ranks, check_settings, settings_of
 from lightning_modules.run.provenance import PROVENANCE
 from lightning_modules.run.result import read_result, write_result
 from lightning_modules.run.saving import BestCheckpoint
@@ -87,15 +87,10 @@ def finish(settings: Settings, trainer: pl.Trainer, module: SBNModule, data: Bin
     (metrics,) = trainer.test(module, datamodule=data, ckpt_path=best, verbose=False)
     bounds = {name: value for name, value in metrics.items() if name != "step"}
     if trainer.enable_autolog_hparams:
-        hyperparameters = {
-            "architecture": module.model.architecture,
-            "batch_size": data.batch_size,
-            "estimator": settings.estimator_name,
-            "learning_rate": settings.config["model"]["optimizer"]["init_args"].get("lr"),
-            "seed": module.seed,
-            "steps": result["steps"],
-        }
-        _log_hyperparameters(trainer, hyperparameters, bounds)
+        for logger in trainer.loggers:  # only now, since TensorBoard compares runs by the bounds
+            measured = [bounds, trainer.global_step] if isinstance(logger, TensorBoardLogger) else []
+            logger.log_hyperparams(settings_of(settings.config), *measured)
+            logger.save()
     if trainer.is_global_zero:
         write_result(folder, {**result, "best_step": load_run_checkpoint(best)["global_step"], **bounds})
         say(f"{folder} is finished. {_read_bound(folder)}")
@@ -103,14 +98,6 @@ def finish(settings: Settings, trainer: pl.Trainer, module: SBNModule, data: Bin
 
 def _find(trainer: pl.Trainer, kind: type[Part]) -> Part:
     return next(callback for callback in trainer.callbacks if isinstance(callback, kind))  # type: ignore[attr-defined]
-
-
-def _log_hyperparameters(trainer: pl.Trainer, hyperparameters: dict[str, Any], bounds: dict[str, float]) -> None:
-    """What TensorBoard compares runs by, once: a logger that is told it at the start does not know the bounds."""
-    for logger in trainer.loggers:
-        metrics = [bounds, trainer.global_step] if isinstance(logger, TensorBoardLogger) else []
-        logger.log_hyperparams(hyperparameters, *metrics)
-        logger.save()
 
 
 def _read_bound(folder: Path) -> str:
