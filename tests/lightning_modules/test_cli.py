@@ -98,13 +98,11 @@ def test_an_unknown_key_in_a_config_file_is_named(tmp_path: Path, capsys: pytest
     assert "learning_rat" in capsys.readouterr().err
 
 
-def test_help_from_any_folder_begins_with_two_examples_and_the_projects_own_settings(tmp_path: Path) -> None:
+def test_help_from_any_folder_begins_with_the_projects_own_settings(tmp_path: Path) -> None:
     explained = releg("fit", "--help", cwd=tmp_path)
     assert explained.returncode == 0
-    usage, _, *examples = explained.stdout.splitlines()
-    assert usage == "usage: releg fit [OPTIONS]"
-    assert [line[:19] for line in examples[:2]] == ["releg fit --config "] * 2
-    parts = ["--results_dir", "units per layer, shallow first", "--data.help [CLASS", "--trainer.max_steps MAX_STEPS"]
+    assert explained.stdout.startswith("usage: releg fit [OPTIONS]\n")
+    parts = ["--results_dir", "--trainer.max_steps MAX_STEPS", "units per layer, shallow first", "--data.help [CLASS"]
     assert sorted(parts, key=explained.stdout.index) == parts, "our own settings first"
 
 
