@@ -68,8 +68,6 @@ class BinaryImages(pl.LightningDataModule, ABC):
                 raise ValueError(
                     f"{name} is {size!r}, expected a whole number from 1 to {self.counts.train:,}; choose one of them"
                 )
-        if type(seed) is not int:
-            raise ValueError(f"seed is {seed!r}, expected a whole number; leave it out for 0")
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size
         self.seed = seed

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
@@ -32,7 +29,7 @@ def fetch(dataset: type[MNIST], data_dir: Path) -> None:
         data_dir: folder that holds <name of the class>/raw.
     """
     raw = _raw(dataset, data_dir)
-    with os_errors_in_one_sentence(raw), tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         missing = [f"{name}.gz" for name in FILES if not _archive(dataset, data_dir, name).exists()]
         if not missing:
             return
@@ -56,8 +53,7 @@ def fetch(dataset: type[MNIST], data_dir: Path) -> None:
 def read_pixels(dataset: type[MNIST], data_dir: Path) -> Array:
     """Read the intensities of all images, the training file's before the test file's, as (N, data_size)."""
     fetch(dataset, data_dir)
-    with os_errors_in_one_sentence(_raw(dataset, data_dir)):
-        return np.concatenate([_rows_of_pixels(_unpacked(dataset, data_dir, name)) for name in FILES])
+    return np.concatenate([_rows_of_pixels(_unpacked(dataset, data_dir, name)) for name in FILES])
 
 
 def _rows_of_pixels(idx: bytes) -> Array:
@@ -90,18 +86,3 @@ def _archive(dataset: type[MNIST], data_dir: Path, name: str) -> Path:
 
 def _git_has(dataset: type[MNIST]) -> str:
     return " or run `git checkout -- data/MNIST/raw` in the repository" if dataset is MNIST else ""
-
-
-@contextmanager
-def os_errors_in_one_sentence(folder: Path) -> Iterator[None]:
-    """Turn the system's errors into a sentence that says what was expected of the folder."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:  # already a sentence of ours
-            raise
-        kind = PermissionError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else OSError
-        raise kind(
-            f"expected {folder} to be a folder that can be read, got {error.strerror!r} at "
-            f"{error.filename}; correct that or choose another place with data_dir"
-        ) from error

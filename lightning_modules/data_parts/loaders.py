@@ -34,12 +34,6 @@ class BatchLoader:
     rank: int = 0
     world_size: int = 1
 
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(
-                f"batch_size is {self.batch_size}, expected 1 or more; choose how many images to serve at once"
-            )
-
     def _mine(self, count: int) -> slice:
         """This rank's part of a global batch of `count` images."""
         return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
@@ -67,7 +61,6 @@ class TrainLoader(BatchLoader):
     batches_trained: Callable[[], int] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._order: tuple[int, Rows] | None = None  # epoch and its permutation
         if len(self) == 0:
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from torchvision.datasets import MNIST
 
@@ -12,7 +12,7 @@ from lightning_modules.binary_images import BinaryImages, Counts, Images
 from lightning_modules.data_parts.archives import REPOSITORY_DATA, fetch, read_pixels
 from lightning_modules.data_parts.bits import shared_fixed_bits
 
-Binarization = Literal["fixed", "dynamic"]
+Binarization = Literal["fixed", "dynamic", "larochelle"]
 
 
 class MNISTFamily(BinaryImages):
@@ -23,7 +23,8 @@ class MNISTFamily(BinaryImages):
             default the repository's own `data`, which also serves the archives that another folder lacks; where the
             package is installed without the repository, `data` in the current folder.
         binarization: "dynamic" redraws the training bits at every access, and draws validation and test bits once, the
-            same for everyone; "fixed" draws all bits once.
+            same for everyone; "fixed" draws all bits once; "larochelle", of MNIST alone, reads the .amat files in
+            `data_dir`/larochelle.
         batch_size: training images per step and device.
         eval_batch_size: validation and test images per batch and device.
         seed: of the order of the training images and of the redrawn bits. The fixed bits do not depend on it.
@@ -32,7 +33,7 @@ class MNISTFamily(BinaryImages):
         binarizations: the choices of `binarization`.
     """
 
-    binarizations: ClassVar[tuple[str, ...]] = get_args(Binarization)
+    binarizations: ClassVar[tuple[str, ...]] = ("fixed", "dynamic")
     shape = (28, 28)
     counts = Counts(train=50_000, val=10_000, test=10_000)
 

@@ -37,7 +37,7 @@ def test_images_are_drawn_from_the_archives_as_those_of_mnist_are(tmp_path: Path
 
 def test_larochelle_is_mnist_only() -> None:
     with pytest.raises(ValueError, match="expected") as error:
-        BinarizedFashionMNIST(binarization="larochelle")  # type: ignore[arg-type]
+        BinarizedFashionMNIST(binarization="larochelle")
     assert_one_sentence(error, "binarization is 'larochelle', expected one of fixed, dynamic")
 
 

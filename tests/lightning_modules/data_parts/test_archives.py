@@ -137,4 +137,4 @@ def test_a_read_only_checkout_is_only_read(monkeypatch: pytest.MonkeyPatch) -> N
         with unprivileged(), pytest.raises(PermissionError) as error:
             read(Path(name))
         raw.chmod(0o755)
-    assert_one_sentence(error, str(raw), "Permission denied", "data_dir")
+    assert str(raw) in str(error.value)

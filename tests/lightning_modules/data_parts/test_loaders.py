@@ -131,10 +131,3 @@ def test_more_ranks_than_a_step_has_images_for_are_refused() -> None:
     with pytest.raises(ValueError, match="expected") as error:
         numbered(100, 30, world_size=4)
     assert_one_sentence(error, "batch_size 30 on 4 ranks takes 120 images per step, expected at most 100")
-
-
-def test_empty_batches_are_refused() -> None:
-    for make in (lambda: numbered(100, 0), lambda: EvalLoader(images=grey(10), batch_size=0)):
-        with pytest.raises(ValueError, match="expected") as error:
-            make()
-        assert_one_sentence(error, "batch_size is 0, expected 1 or more")
