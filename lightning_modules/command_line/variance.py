@@ -11,7 +11,7 @@ from pathlib import Path
 from lightning_modules.command_line.console import progress_bar
 from lightning_modules.command_line.options import CKPT, TRAINED, add_measurement, read_estimators
 from lightning_modules.command_line.parser import Parser, at_least
-from lightning_modules.run.csv_files import variance_csv, variance_rows
+from lightning_modules.run.csv_files import variance_rows
 from lightning_modules.run.load import load_trained
 from lightning_modules.run.provenance import provenance, without_command
 from releg.estimators.base import Estimator
@@ -19,6 +19,7 @@ from releg.files import check_writable, write_atomically, write_json
 from releg.measure.fitting import prepare
 from releg.measure.moments import GradientVariances, Number
 from releg.measure.parts import IMAGES_PER_PART, Work, measure_in_parts
+from releg.records.csv_formats import VARIANCE_COLUMNS, csv_text
 from releg.report.page import Column, markdown
 from releg.weights import digest
 
@@ -68,7 +69,7 @@ def main(argv: list[str]) -> int:
         f"variance of the gradient w.r.t. the means, {count} images, {options.samples_per_image} samples each"
     )
     print(f"{title}\n\n{table(results)}\n\n{_footnote(asked, trained.estimator, options.baseline_steps)}")
-    write_atomically(output, variance_csv(variance_rows(trained.step, results)))
+    write_atomically(output, csv_text(VARIANCE_COLUMNS, variance_rows(trained.step, results)))
     at = {"checkpoint": options.ckpt.name, "weights_sha256": digest(trained.model.state_dict(), {})}
     write_json(output.with_suffix(".json"), {**at, "jobs": options.jobs, **process})
     shutil.rmtree(parts, ignore_errors=True)

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,9 +43,9 @@ class Evaluation(NamedTuple):
     images: int
     samples: int
 
-    def standard_error(self, recorded_samples: int) -> float:
-        """Standard error of the difference from the mean over `recorded_samples` other draws for each image."""
-        return math.sqrt(self.variance / self.images * (1 / self.samples + 1 / recorded_samples))
+    def standard_error(self, says: dict[str, str]) -> float:
+        """That of the difference from the bound that the file says, a mean over other draws for each image."""
+        return math.sqrt(self.variance / self.images * (1 / self.samples + 1 / int(says["test_samples"])))
 
 
 class InTable(NamedTuple):
@@ -54,26 +54,15 @@ class InTable(NamedTuple):
     bound: float
     runs: list[Entry]
 
-    def problem(self, cell: Cell, says: dict[str, str]) -> str:
-        """What the table, or the file with its description, says that the runs do not; empty if there is nothing."""
-        mean = -statistics.fmean(run.result["test/elbo"] for run in self.runs) if self.runs else math.nan
-        if not abs(self.bound - mean) <= 1e-6:
-            return f"the table says {self.bound:.3f}, expected {mean:.3f}, the mean of its runs"
-        if not any(weights.is_of(run, cell, says) for run in self.runs):
-            return "the file is of none of the runs in runs.json, expected one of them; restore both with git"
-        return ""
-
 
 class Verdict(NamedTuple):
-    """What was found for one cell; no problem means that it holds. Bounds are negative, as tables print them."""
+    """What was found for one cell; no problem means that it holds."""
 
     cell: Cell
+    tabulated: InTable | None
     problem: str
-    table: float | None  # the table's bound, a mean over seeds
-    says: dict[str, str]  # what the file says of itself
-    recorded: float | None = None  # what the file says
-    found: float | None = None
-    standard_error: float | None = None
+    says: dict[str, str]  # what the file says of itself; nothing if it could not be evaluated
+    found: Evaluation | None = None
 
 
 def build_parser() -> Parser:
@@ -131,28 +120,34 @@ def _tabulated(results: Path) -> dict[Cell, InTable]:
 
 
 def _judge(cell: Cell, x: torch.Tensor, samples: int, checksum: str, tabulated: InTable | None) -> Verdict:
-    bound = tabulated.bound if tabulated else None
     try:
         says = weights.read_description(cell)
         found = evaluate(cell.path, x, samples)
-        numbers = -float(says["test/elbo"]), -found.elbo, found.standard_error(int(says["test_samples"]))
+        return Verdict(cell, tabulated, next(_problems(cell, says, found, checksum, tabulated), ""), says, found)
     except (ValueError, OSError, LookupError, ArithmeticError) as error:
-        return Verdict(cell, str(error), bound, {})
-    in_no_table = "the table has no such cell; delete the file, or restore table and weights with git"
-    problem = _problem(cell, says, *numbers, checksum) or (tabulated.problem(cell, says) if tabulated else in_no_table)
-    return Verdict(cell, problem, bound, says, *numbers)
+        return Verdict(cell, tabulated, str(error), {})
 
 
-def _problem(cell: Cell, says: dict[str, str], recorded: float, found: float, scale: float, checksum: str) -> str:
-    """What is wrong with a cell whose file could be evaluated; empty if nothing is."""
+def _problems(
+    cell: Cell, says: dict[str, str], found: Evaluation, checksum: str, tabulated: InTable | None
+) -> Iterator[str]:
+    """What is wrong with a cell whose file could be evaluated."""
     if (says["architecture"], says["estimator"]) != (cell.architecture, cell.estimator):
-        return f"the file is of SBN({says['architecture']}) {says['estimator']}, expected what its name says"
+        yield f"the file is of SBN({says['architecture']}) {says['estimator']}, expected what its name says"
     if says["data_sha256"] != checksum:
-        return f"trained on data with SHA-256 {says['data_sha256']}, expected {checksum}, that of the data here"
-    apart = abs(found - recorded) / scale
+        yield f"trained on data with SHA-256 {says['data_sha256']}, expected {checksum}, that of the data here"
+    recorded = float(says["test/elbo"])
+    apart = abs(found.elbo - recorded) / found.standard_error(says)
     if not apart <= MOST_STANDARD_ERRORS:
-        return f"the bound is {found:.3f}, expected {recorded:.3f}: {apart:.1f} standard errors apart"
-    return ""
+        yield f"the bound is {-found.elbo:.3f}, expected {-recorded:.3f}: {apart:.1f} standard errors apart"
+    if tabulated is None:
+        yield "the table has no such cell; delete the file, or restore table and weights with git"
+        return
+    mean = -statistics.fmean(run.result["test/elbo"] for run in tabulated.runs) if tabulated.runs else math.nan
+    if not abs(tabulated.bound - mean) <= 1e-6:
+        yield f"the table says {tabulated.bound:.3f}, expected {mean:.3f}, the mean of its runs"
+    if not any(weights.is_of(run, cell, says) for run in tabulated.runs):
+        yield "the file is of none of the runs in runs.json, expected one of them; restore both with git"
 
 
 def evaluate(path: Path, x: torch.Tensor, samples: int, seed: int = 0) -> Evaluation:
@@ -172,13 +167,12 @@ def table(verdicts: Sequence[Verdict]) -> str:
         Column("verdict", lambda verdict: "fails" if verdict.problem else "holds", is_text=True),
         Column("steps", lambda verdict: f"{int(verdict.says['steps']):,}" if verdict.says else None),
         Column("seed", lambda verdict: verdict.says.get("seed")),
-        Column("recorded", lambda verdict: _shown(verdict.recorded)),
-        Column("found", lambda verdict: _shown(verdict.found)),
-        Column("± of their difference", lambda verdict: f"{verdict.standard_error:.3f}" if verdict.says else None),
-        Column("Table 1, mean", lambda verdict: _shown(verdict.table)),
+        Column("recorded", lambda verdict: nats(-float(verdict.says["test/elbo"])) if verdict.says else None),
+        Column("found", lambda verdict: nats(-verdict.found.elbo) if verdict.found else None),
+        Column(
+            "± of their difference",
+            lambda verdict: f"{verdict.found.standard_error(verdict.says):.3f}" if verdict.found else None,
+        ),
+        Column("Table 1, mean", lambda verdict: nats(verdict.tabulated.bound) if verdict.tabulated else None),
     ]
     return markdown(columns, verdicts)
-
-
-def _shown(bound: float | None) -> str | None:
-    return None if bound is None else nats(bound)

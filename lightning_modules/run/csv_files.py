@@ -66,19 +66,10 @@ class MetricsCSV(Logger):
         write_atomically(self.path, csv_text(METRICS_COLUMNS, kept))
 
 
-def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[dict[str, str]]:
+def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[tuple[Any, ...]]:
     """Rows of a grad_variance.csv: one per estimator, layer (1 is next to x) and kind."""
     return [
-        {
-            "step": str(step),
-            "estimator": name,
-            "layer": str(layer),
-            "kind": kind,
-            "value": repr(number.value),
-            "standard_error": repr(number.standard_error),
-            "num_images": str(result.num_images),
-            "samples_per_image": str(result.samples_per_image),
-        }
+        (step, name, layer, kind, number.value, number.standard_error, result.num_images, result.samples_per_image)
         for name, result in results.items()
         for layer, numbers in enumerate(result.layers, start=1)
         for kind, number in numbers.items()
@@ -87,11 +78,6 @@ def variance_rows(step: int, results: Mapping[str, GradientVariances]) -> list[d
 
 def replace_variances(file: Path, step: int, results: Mapping[str, GradientVariances]) -> None:
     """Replace a step's rows. The file is whole at any moment."""
-    kept = [row for row in read_variances(file) if row["step"] != str(step)]
-    rows = sorted([*kept, *variance_rows(step, results)], key=lambda row: int(row["step"]))
-    write_atomically(file, variance_csv(rows))
-
-
-def variance_csv(rows: list[dict[str, str]]) -> str:
-    """Rows with their header."""
-    return csv_text(VARIANCE_COLUMNS, ([row[column] for column in VARIANCE_COLUMNS] for row in rows))
+    kept = [tuple(row.values()) for row in read_variances(file) if row["step"] != str(step)]
+    rows = sorted([*kept, *variance_rows(step, results)], key=lambda row: int(row[0]))
+    write_atomically(file, csv_text(VARIANCE_COLUMNS, rows))

@@ -22,14 +22,6 @@ from releg.sbn import SigmoidBeliefNet
 from releg.weights import load, load_weights
 
 
-class LoadedRun(NamedTuple):
-    """What a checkpoint and the config beside it describe."""
-
-    module: SBNModule
-    data: BinaryImages
-    step: int
-
-
 class Trained(NamedTuple):
     """Weights to measure at."""
 
@@ -56,7 +48,9 @@ def load_trained(path: Path, data_dir: Path | None = None, trust: bool = False) 
     return Trained(module.model, module.estimator, data, step, label)
 
 
-def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False) -> LoadedRun:
+def load_run(
+    checkpoint: Path, data_dir: Path | None = None, trust: bool = False
+) -> tuple[SBNModule, BinaryImages, int]:
     """The module, with the checkpoint's weights, the data of its run, and the number of steps it was trained.
 
     Args:
@@ -75,4 +69,4 @@ def load_run(checkpoint: Path, data_dir: Path | None = None, trust: bool = False
     check_fits(state, identity, module.state_dict(), fix)
     check_settings(state, identity, fix)
     module.load_state_dict(state["state_dict"])
-    return LoadedRun(module.eval(), data, int(state["global_step"]))
+    return module.eval(), data, int(state["global_step"])
