@@ -15,6 +15,7 @@ from lightning_modules.command_line.console import progress_bar
 from lightning_modules.run.csv_files import read_variances, replace_variances
 from lightning_modules.sbn_module import SBNModule
 from lightning_modules.shipped_estimators import name_of
+from releg.checks import check_at_least
 from releg.estimators.base import Estimator
 from releg.measure.fitting import have_same_settings, prepare
 from releg.measure.moments import GradientVariances
@@ -37,8 +38,6 @@ class GradientVariance(pl.Callback):
         num_images: training images, the first of the split.
         samples_per_image: estimates per image.
         steps: steps after which to measure; 0 is before the first one.
-        every_n_steps: also measure at every multiple of this number of steps, if given.
-        at_end: measure after the last step too.
         baseline_steps: training steps, at the run's weights, for what each of `estimators` owns (baselines).
         seed: of the noise; the same at all steps.
     """
@@ -49,31 +48,30 @@ class GradientVariance(pl.Callback):
         num_images: int = 50_000,
         samples_per_image: int = 1_000,
         steps: list[int] | None = None,
-        every_n_steps: int | None = None,
-        at_end: bool = True,
         baseline_steps: int = 2_000,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        _check_settings(num_images, samples_per_image, steps or [], every_n_steps, baseline_steps)
+        check_at_least("num_images", num_images, 2, "the default is 50,000")
+        check_at_least("samples_per_image", samples_per_image, 2, "the default is 1,000")
+        check_at_least("steps", min(steps or [0]), 0, "the default is none")
+        check_at_least("baseline_steps", baseline_steps, 0, "the default is 2,000")
         self.estimators = estimators or {}
         self.num_images = num_images
         self.samples_per_image = samples_per_image
         self.steps = frozenset(steps or ())
-        self.every_n_steps = every_n_steps
-        self.at_end = at_end
         self.baseline_steps = baseline_steps
         self.seed = seed
         self._reached: int | None = None  # the last step that was considered
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: object) -> None:
         """Measure before the step after a chosen one: its checkpoint is written, and the training clock is stopped."""
-        if self._is_due(trainer, self._is_chosen(trainer.global_step)):
+        if self._is_due(trainer, trainer.global_step in self.steps):
             self._measure_on_first_rank(trainer, pl_module)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure after the last step and its checkpoint, even if the run was interrupted in between."""
-        if self._is_due(trainer, self.at_end or self._is_chosen(trainer.global_step)):
+        if self._is_due(trainer, True):
             self._measure_on_first_rank(trainer, pl_module)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -84,10 +82,6 @@ class GradientVariance(pl.Callback):
         other = self.estimators.get(name)
         if other is not None and not have_same_settings(pl_module.estimator, other, pl_module.model):
             raise ValueError(f"estimators has a {name} with other settings than the run's own; rename it")
-
-    def _is_chosen(self, step: int) -> bool:
-        regular = self.every_n_steps is not None and step > 0 and step % self.every_n_steps == 0
-        return regular or step in self.steps
 
     def _is_due(self, trainer: pl.Trainer, chosen: bool) -> bool:
         """Once per step; what a run had measured when it was interrupted right there is kept."""
@@ -133,26 +127,8 @@ def _file(trainer: pl.Trainer) -> Path:
 def _data(trainer: pl.Trainer) -> BinaryImages:
     data = getattr(trainer, "datamodule", None)
     if not isinstance(data, BinaryImages):
-        raise ValueError(
-            f"the gradient variance got {type(data).__name__} for data, expected BinaryImages; "
-            "train with trainer.fit(module, datamodule=...), a BinarizedMNIST for instance"
-        )
+        raise ValueError(f"the gradient variance got {type(data).__name__}, expected a datamodule of BinaryImages")
     return data
-
-
-def _check_settings(
-    num_images: int, samples_per_image: int, steps: list[int], every_n_steps: int | None, baseline_steps: int
-) -> None:
-    checks = [
-        ("num_images", num_images, num_images >= 2, "at least 2", "50,000"),
-        ("samples_per_image", samples_per_image, samples_per_image >= 2, "at least 2", "1,000"),
-        ("steps", steps, all(step >= 0 for step in steps), "no negative number", "none"),
-        ("every_n_steps", every_n_steps, every_n_steps is None or every_n_steps > 0, "at least 1", "none"),
-        ("baseline_steps", baseline_steps, baseline_steps >= 0, "at least 0", "2,000"),
-    ]
-    for name, value, fine, expected, usual in checks:
-        if not fine:
-            raise ValueError(f"{name} is {value}, expected {expected}; the default is {usual}")
 
 
 def metrics_of(results: Mapping[str, GradientVariances], own: str) -> dict[str, float]:

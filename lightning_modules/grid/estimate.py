@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ def estimate(config: dict[str, Any], data: BinaryImages, start: float, compiles:
     sample = _seconds_per_sample(module, next(iter(data.val_dataloader())).to(device))
     validations = max(1, steps // trainer["val_check_interval"])
     drawn = data.counts.val * validations * module.val_samples + data.counts.test * module.test_samples
-    samples = sum(_samples(callback, steps) for callback in trainer.get("callbacks") or [])
+    samples = sum(_samples(callback) for callback in trainer.get("callbacks") or [])
     measured = _seconds_per_measured_sample(module, data, device) if samples else 0.0
     return Cost(start, step, sample * drawn + samples * measured, steps, measured)
 
@@ -104,12 +103,12 @@ def _seconds_per_measured_sample(module: SBNModule, data: BinaryImages, device: 
     return _seconds(trial) / (TRIAL_IMAGES * TRIAL_SAMPLES)
 
 
-def _samples(callback: dict[str, Any], max_steps: int) -> int:
+def _samples(callback: dict[str, Any]) -> int:
     """How many samples of all images a callback measures during a run."""
     if callback["class_path"] != f"{GradientVariance.__module__}.{GradientVariance.__name__}":
         return 0
     settings = callback["init_args"]
-    points = len(settings.get("steps") or ()) + max_steps // (settings.get("every_n_steps") or math.inf) + 1
+    points = len(settings.get("steps") or ()) + 1  # and the end
     return int(points * settings["num_images"] * settings["samples_per_image"])
 
 

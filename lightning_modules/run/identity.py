@@ -34,7 +34,10 @@ OF_EVALUATION = (
     *("trainer", "model.val_samples", "model.test_samples", "data.eval_batch_size", "data.init_args.eval_batch_size"),
 )
 # Options that classes no longer take, with what their defaults were: earlier runs recorded them
-GONE = {"engine": "auto", "entropy": False, "memory_mib": 256.0, "shared_noise": False, "variance_normalization": False}
+GONE = {
+    **{"at_end": True, "engine": "auto", "memory_mib": 256.0},
+    **dict.fromkeys(("entropy", "shared_noise", "variance_normalization"), False),
+}
 MUST_FIT = ("architecture", "estimator", "data")
 RANKS = "number of ranks"
 OWN_PACKAGES = ("releg", "lightning_modules")
