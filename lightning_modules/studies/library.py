@@ -32,7 +32,7 @@ from releg.report.library import write_library
 from releg.sbn import SigmoidBeliefNet
 
 BATCH, VALIDATION_IMAGES = 50, 1000
-RATES, SECONDS, POINTS = (0.001, 0.003, 0.01), 10, 20
+RATES, SECONDS, POINTS = [0.001, 0.003, 0.01], 10, 20
 STEPS_BEFORE, DRAWS = 300, 30
 SETTINGS = {
     "batch": BATCH,

@@ -130,8 +130,8 @@ def options_of(
 
 def make_missing(
     runs: Sequence[GridRun], jobs: int, lock: int, threads: int | None = None, on_end: OnEnd = lambda _: None
-) -> list[RunStatus]:
-    """The finished runs, after those that were missing have been made; SystemExit if one failed.
+) -> None:
+    """Make the runs that are missing; SystemExit if one failed.
 
     Args:
         runs: of the study.
@@ -148,7 +148,6 @@ def make_missing(
         problems = make(launcher, waiting, title, on_end)
         if problems:
             sys.exit("\n".join(f"{run} failed: {why}" for run, why in problems.items()))
-    return [status_of(run) for run in runs]
 
 
 def _placed(run: GridRun) -> RunStatus:

@@ -76,14 +76,15 @@ def measure_all(
         options: of the command line.
         name: of the file, in the results folder.
         study: of a model, with a method for each of PARTS.
-        settings: what the study's page says about how it measures.
+        settings: what the study's page says about how it measures; numbers of other settings leave the file.
     """
     torch.set_num_threads(1)
     file = options.results / name
     for model, part in product(options.models, options.parts):
         numbers = getattr(study(model), part)()
-        report = json.loads(file.read_bytes()) if file.is_file() else {"provenance": {}, "models": {}}
-        report["settings"] = settings
+        report = json.loads(file.read_bytes()) if file.is_file() else {}
+        if report.get("settings") != settings:  # then earlier numbers are not what the page says of them
+            report = {"settings": settings, "provenance": {}, "models": {}}
         report["provenance"][f"{model} {part}"] = without_command(provenance())
         report["models"].setdefault(model, {})[part] = numbers
         write_json(file, report)
