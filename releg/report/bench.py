@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+
 from releg.files import readable
 from releg.records.file_names import BENCH
 from releg.records.names import ESTIMATORS
-from releg.report.bench_plot import draw
-from releg.report.figure import write_figure
+from releg.report.figure import in_style, write_figure
 from releg.report.numbers import one_decimal
 from releg.report.page import Column, made_by, markdown, remove, write_page
 
@@ -28,6 +32,8 @@ GROWTH = """Both with all threads, at initial weights, at which a flip changes a
 the square root of their number. That adds a power of 1/2 to CRN's growth."""
 BREAKS = """The loss of each shipped estimator under `torch.compile`: one graph, or several with functions in between
 that stay Python, since the sizes of their arrays depend on numbers or since they differentiate on the way."""
+MARKERS = {"lr": "o", "crn": "s"}
+AXES = {"units": "units per layer, depth 2", "depth": "depth, 200 units per layer"}
 
 
 def write_bench(results: Path) -> list[Path]:
@@ -114,3 +120,39 @@ GRAPHS: list[Column[Row]] = [
     Column("graphs", lambda row: str(row["graphs"])),
     Column("what stays Python", lambda row: ", ".join(f"`{name}`" for name in row["breaks"]), is_text=True),
 ]
+
+
+@in_style
+def draw(rows: Sequence[Row]) -> Figure:
+    """One panel per study; the bars are quartiles over rounds, the legend shows the fitted exponents."""
+    studies = [study for study in AXES if any(row["study"] == study for row in rows)]
+    figure = Figure(figsize=(3.4 * len(studies), 3.0), layout="constrained")
+    panels = figure.subplots(1, len(studies), sharey=True, squeeze=False)[0]
+    for panel, study, letter in zip(panels, studies, "ab", strict=False):
+        _fill(panel, study, [row for row in rows if row["study"] == study])
+        panel.set_title(f"({letter})", loc="left", fontweight="bold")
+    panels[0].set_ylabel("ms per training step")
+    return figure
+
+
+def exponent(rows: Sequence[Row], study: str) -> float:
+    """Least-squares exponent a of ms = c * size**a."""
+    return float(np.polyfit(np.log([row[study] for row in rows]), np.log([row["ms"][0] for row in rows]), 1)[0])
+
+
+def _fill(panel: Axes, study: str, rows: Sequence[Row]) -> None:
+    for name, marker in MARKERS.items():
+        curve = [row for row in rows if row["estimator"] == name]
+        middle, low, high = np.array([row["ms"] for row in curve]).T
+        power = f", exponent {exponent(curve, study):.2f}" if len(curve) > 1 else ""
+        look: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": 1.2, "elinewidth": 0.7, "capsize": 1.5}
+        look |= {"color": ESTIMATORS[name].colour, "label": ESTIMATORS[name].label + power}
+        panel.errorbar([row[study] for row in curve], middle, yerr=[middle - low, high - middle], **look)
+    panel.set(xscale="log", yscale="log", xlabel=AXES[study])
+    panel.xaxis.set_major_locator(FixedLocator(sorted({row[study] for row in rows})))
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:g}")
+    panel.grid(True)
+    panel.legend(loc="upper left")

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from releg.records.file_names import BENCH
-from releg.report.bench import write_bench
-from releg.report.bench_plot import exponent
+from releg.report.bench import exponent, write_bench
 
 MS = {"floor": 2.0, "jax": 3.0, "eager": 7.0, "compiled": 3.5, "trainer": 3.7}
 
