@@ -53,7 +53,7 @@ def measured_rows(options: Namespace, model: SigmoidBeliefNet, own: Estimator | 
             "samples": estimator.samples,
             "architecture": model.architecture,
             **cost(file, model, images, seed),
-            **found.as_dict(),
+            **found,
             "num_images": options.num_images,
             "samples_per_image": samples,
             "seconds": round(time.monotonic() - started, 1),

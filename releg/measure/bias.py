@@ -14,7 +14,6 @@ Everything is computed in float64, for the reason that loop.py gives. Standard e
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -23,55 +22,19 @@ from torch import Tensor
 from releg.estimators.base import Estimator
 from releg.estimators.common_random_numbers import CommonRandomNumbers
 from releg.measure.loop import Draw, Progress, frozen, run
+from releg.measure.moments import RunningMoments
 from releg.sbn import SigmoidBeliefNet
+
+Figure = dict[str, float]  # a mean over images and its standard error
 
 
 class ImageMoments(NamedTuple):
-    """Moments of the estimates for each of I images, S estimates each."""
+    """Moments of the estimates for each of I images."""
 
-    samples: int  # S
-    within_by_mean: Tensor  # (layers, I) averaged over units
-    squares_by_mean: Tensor  # (layers, I) E[g^2] averaged over units
-    means_by_mean: list[Tensor]  # (I, H) per layer
-    within_by_layer: Tensor  # (layers, I) over the weights and biases of a layer
-    within: Tensor  # (I,) over all inference parameters, their sum
-    square: Tensor  # (I,) E ||G||^2
+    by_mean: list[RunningMoments]  # (I, H) per layer, w.r.t. the means
+    square: Tensor  # (layers, I) E ||G||^2 over the weights and biases of a layer
+    within: Tensor  # (layers, I) E ||G - E G||^2 over these
     mean: list[Tensor]  # E G, (I, H, inputs + 1) per layer: weights, then the bias; float32, as they are many
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A mean over images and its standard error."""
-
-    value: float
-    standard_error: float
-
-    @classmethod
-    def of(cls, values: Tensor) -> Figure:
-        """The mean of one number per image."""
-        return cls(float(values.mean()), float(values.std() / math.sqrt(len(values))))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The figures of one estimator."""
-
-    layers: list[dict[str, Figure]]  # within, total and bias2 w.r.t. the means, shallow first
-    within: Figure
-    total: Figure
-    bias2: Figure
-    gradient2: float  # ||E C||^2, averaged over images: the scale of bias2
-    within_by_image: list[list[float]]  # of each layer's weights and biases: of two estimators, paired by image
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain numbers for a JSON file."""
-        named = {"within": self.within, "total": self.total, "bias2": self.bias2}
-        return {
-            "layers": [{kind: vars(figure) for kind, figure in layer.items()} for layer in self.layers],
-            **{name: vars(figure) for name, figure in named.items()},
-            "gradient2": self.gradient2,
-            "within_by_image": [[float(f"{value:.6g}") for value in layer] for layer in self.within_by_image],
-        }
 
 
 def moments_of(
@@ -94,7 +57,7 @@ def moments_of(
     """
     collector = _GradientMoments(estimator)
     run([collector], model, images, range(len(images)), samples, position, progress)
-    return collector.result(samples)
+    return collector.result()
 
 
 def reference_moments(
@@ -112,32 +75,49 @@ def compare(
     reference: ImageMoments,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Comparison:
-    """Measure one estimator; `reference` is that of the same images, for the others see moments_of."""
+) -> dict[str, Any]:
+    """Measure one estimator; `reference` is that of the same images, for the others see moments_of.
+
+    Returns numbers for a JSON file: within, total and bias2 over all parameters, and in `layers` w.r.t. the means;
+    gradient2 is ||E C||^2, the scale of bias2; within_by_image, of the weights and biases of each layer, can be paired
+    with that of another estimator.
+    """
     found = moments_of(estimator, model, images, samples, (seed, "compare"), progress)
-    layers = []
-    for layer, (own, average) in enumerate(zip(found.means_by_mean, reference.means_by_mean, strict=True)):
-        within, other = found.within_by_mean[layer], reference.within_by_mean[layer]
-        between = float(own.var(0).mean()) - float(within.mean()) / samples
-        distance = (own - average).square().mean(1)
-        layers.append(
-            {
-                "within": Figure.of(within),
-                "total": _total(within, between, found.squares_by_mean[layer]),
-                "bias2": Figure.of(distance - within / samples - other / reference.samples),
-            }
-        )
     count, middle = len(images), [layer.double().mean(0, keepdim=True) for layer in found.mean]
     spread = float(_squares(found.mean).mean() - _squares(middle).mean())
+    within, noise = found.within.sum(0), _noise(reference)
+    between = count / (count - 1) * spread - float(_noise(found).mean())
     distance = _squares([own.double() - average for own, average in zip(found.mean, reference.mean, strict=True)])
-    return Comparison(
-        layers,
-        within=Figure.of(found.within),
-        total=_total(found.within, count / (count - 1) * spread - float(found.within.mean()) / samples, found.square),
-        bias2=Figure.of(distance - found.within / samples - reference.within / reference.samples),
-        gradient2=float((_squares(reference.mean) - reference.within / reference.samples).mean()),
-        within_by_image=found.within_by_layer.tolist(),
-    )
+    return {
+        "layers": [_figures_by_mean(*layer) for layer in zip(found.by_mean, reference.by_mean, strict=True)],
+        "within": figure(within),
+        "total": _total(within, between, found.square.sum(0)),
+        "bias2": figure(distance - _noise(found) - noise),
+        "gradient2": float((_squares(reference.mean) - noise).mean()),
+        "within_by_image": [[float(f"{value:.6g}") for value in layer] for layer in found.within.tolist()],
+    }
+
+
+def figure(values: Tensor) -> Figure:
+    """The mean of one number per image."""
+    return {"value": float(values.mean()), "standard_error": float(values.std() / math.sqrt(len(values)))}
+
+
+def _figures_by_mean(own: RunningMoments, reference: RunningMoments) -> dict[str, Figure]:
+    """The figures of one layer w.r.t. the means, averaged over its units."""
+    within, noise = own.variance().mean(1), (own.variance() / own.weight).mean(1)
+    squares = (own.m2 / own.weight + own.mean.square()).mean(1)
+    distance = (own.mean - reference.mean).square().mean(1)
+    return {
+        "within": figure(within),
+        "total": _total(within, float(own.mean.var(0).mean() - noise.mean()), squares),
+        "bias2": figure(distance - noise - (reference.variance() / reference.weight).mean(1)),
+    }
+
+
+def _noise(moments: ImageMoments) -> Tensor:
+    """The variance of the mean over an image's estimates, (I,), over all inference parameters."""
+    return moments.within.sum(0) / moments.by_mean[0].weight[:, 0]
 
 
 class _GradientMoments:
@@ -145,65 +125,53 @@ class _GradientMoments:
 
     def __init__(self, estimator: Estimator) -> None:
         self.estimator = frozen(estimator)
-        self._by_mean: list[list[Tensor]] = []  # (B, S, H) per layer, of each draw
-        self._squares: list[Tensor] = []  # (L, B, S) ||G||^2 of each layer
-        self._sums: list[list[Tensor]] = []  # (B, H, inputs + 1) per layer, the sum of G over the estimates
+        self._sums: list[_Sums] = []  # of each draw for the images at hand
         self._blocks: list[ImageMoments] = []
 
     def add(self, draw: Draw) -> None:
         """Add the estimates for one draw; each is the mean over the K paths of the estimator."""
         found, images, paths = draw.gradients(self.estimator), len(draw.block), self.estimator.samples
-        by_mean, sums, squares = [], [], []
+        sums = _Sums([], [], [])
         for gradient, variance, inputs in zip(found.by_mean, found.variances, found.inputs, strict=True):
             below = torch.cat([inputs, inputs.new_ones(len(inputs), 1)], dim=1)  # the bias's input is 1
             by_logit, below = (values.unflatten(0, (images, -1, paths)) for values in (gradient * variance, below))
-            by_mean.append(gradient.unflatten(0, (images, -1, paths)).mean(2))
-            sums.append(by_logit.flatten(1, 2).mT @ below.flatten(1, 2) / paths)
+            by_mean = gradient.unflatten(0, (images, -1, paths)).mean(2)  # (B, S, H)
+            sums.by_mean.append(RunningMoments.of(by_mean, 1))
+            sums.gradient.append(by_logit.flatten(1, 2).mT @ below.flatten(1, 2) / paths)
             products = (by_logit @ by_logit.mT) * (below @ below.mT)  # (B, S, K, K)
-            squares.append(products.sum((2, 3)) / paths**2)
-        self._by_mean.append(by_mean)
-        self._squares.append(torch.stack(squares))
+            sums.square.append(products.sum((1, 2, 3)) / paths**2)
         self._sums.append(sums)
 
     def finish(self, block: range) -> None:
         """Add these images."""
-        by_mean = [torch.cat(layer, 1) for layer in zip(*self._by_mean, strict=True)]  # (B, S, H) per layer
-        squares = torch.cat(self._squares, 2)  # (L, B, S)
-        samples, square = squares.shape[2], squares.mean(2)
-        mean = [torch.stack(layer).sum(0) / samples for layer in zip(*self._sums, strict=True)]
-        within = samples / (samples - 1) * (square - _squares_by_layer(mean))  # (L, B)
-        self._by_mean, self._squares, self._sums = [], [], []
-        moments = ImageMoments(
-            samples,
-            within_by_mean=torch.stack([g.var(1).mean(1) for g in by_mean]),
-            squares_by_mean=torch.stack([g.square().mean((1, 2)) for g in by_mean]),
-            means_by_mean=[g.mean(1) for g in by_mean],
-            within_by_layer=within,
-            within=within.sum(0),
-            square=square.sum(0),
-            mean=[layer.float() for layer in mean],
-        )
-        self._blocks.append(moments)
+        by_mean, squares, gradients = zip(*self._sums, strict=True)
+        moments = [RunningMoments.stacked(layer).pooled(0) for layer in zip(*by_mean, strict=True)]
+        samples = moments[0].weight[:, 0]  # (B,)
+        mean = [torch.stack(layer).sum(0) / samples[:, None, None] for layer in zip(*gradients, strict=True)]
+        square = torch.stack([torch.stack(layer).sum(0) / samples for layer in zip(*squares, strict=True)])  # (L, B)
+        within = samples / (samples - 1) * (square - _squares_by_layer(mean))
+        self._blocks.append(ImageMoments(moments, square, within, [layer.float() for layer in mean]))
+        self._sums = []
 
-    def result(self, samples: int) -> ImageMoments:
+    def result(self) -> ImageMoments:
         """The moments of all images."""
-        blocks = zip(*self._blocks, strict=True)
-        _, within_by_mean, squares_by_mean, means_by_mean, within_by_layer, within, square, mean = blocks
-        return ImageMoments(
-            samples,
-            torch.cat(within_by_mean, 1),
-            torch.cat(squares_by_mean, 1),
-            [torch.cat(layer) for layer in zip(*means_by_mean, strict=True)],
-            torch.cat(within_by_layer, 1),
-            torch.cat(within),
-            torch.cat(square),
-            [torch.cat(layer) for layer in zip(*mean, strict=True)],
-        )
+        by_mean, square, within, mean = zip(*self._blocks, strict=True)
+        moments = [RunningMoments.stacked(layer, torch.cat) for layer in zip(*by_mean, strict=True)]
+        means = [torch.cat(layer) for layer in zip(*mean, strict=True)]
+        return ImageMoments(moments, torch.cat(square, 1), torch.cat(within, 1), means)
+
+
+class _Sums(NamedTuple):
+    """Over the estimates of one draw, for each of B images: a list entry per layer."""
+
+    by_mean: list[RunningMoments]  # (B, H)
+    square: list[Tensor]  # (B,) of ||G||^2
+    gradient: list[Tensor]  # (B, H, inputs + 1) of G
 
 
 def _total(within: Tensor, between: float, squares: Tensor) -> Figure:
     """The standard error is that of E ||G||^2; that of ||E G||^2 is small in comparison."""
-    return Figure(float(within.mean()) + between, Figure.of(squares).standard_error)
+    return figure(squares) | {"value": float(within.mean()) + between}
 
 
 def _squares(gradients: list[Tensor]) -> Tensor:

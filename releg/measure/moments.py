@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +44,10 @@ class RunningMoments:
         return self if other is None else RunningMoments.stacked([self, other]).pooled(0)
 
     @classmethod
-    def stacked(cls, parts: Sequence[RunningMoments]) -> RunningMoments:
-        """Several data sets along a new first dimension."""
+    def stacked(cls, parts: Sequence[RunningMoments], join: Callable[..., Tensor] = torch.stack) -> RunningMoments:
+        """Several data sets along a new first dimension; with torch.cat, along the one that they have."""
         fields = zip(*((part.weight, part.mean, part.m2) for part in parts), strict=True)
-        return cls(*(torch.stack(values) for values in fields))
+        return cls(*(join(values) for values in fields))
 
     def __getitem__(self, index: int | slice | list[int]) -> RunningMoments:
         """Some of the data sets along the first dimension."""

@@ -11,7 +11,7 @@ from releg.estimators.gumbel_softmax import GumbelSoftmax
 from releg.estimators.leave_one_out import LeaveOneOut
 from releg.estimators.likelihood_ratio import LikelihoodRatio
 from releg.estimators.straight_through import StraightThrough
-from releg.measure.bias import Figure, compare, reference_moments
+from releg.measure.bias import compare, figure, reference_moments
 from releg.sbn import SigmoidBeliefNet
 from releg.seeds import seed_for
 from tests.releg.helpers import mean_gradients, random_model, random_x
@@ -42,13 +42,15 @@ def test_variances_over_all_parameters_are_those_of_gradients_taken_one_by_one(
     found = compare(estimator, model, images, SAMPLES, reference)
     each = torch.stack([gradients_one_by_one(estimator, model, image, i) for i, image in enumerate(images)])
     within = each.var(1).sum(-1)  # (I,)
-    assert found.within.value == pytest.approx(float(within.mean()), rel=1e-9)
-    assert found.within.standard_error == pytest.approx(float(within.std() / 5**0.5), rel=1e-9)
+    assert found["within"]["value"] == pytest.approx(float(within.mean()), rel=1e-9)
+    assert found["within"]["standard_error"] == pytest.approx(float(within.std() / 5**0.5), rel=1e-9)
     first = LAYERS[0] * (model.data_size + 1)  # parameters of the first layer
     by_layer = [part.sum(1) for part in each.var(1).tensor_split([first], 1)]
-    torch.testing.assert_close(torch.tensor(found.within_by_image).double(), torch.stack(by_layer), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        torch.tensor(found["within_by_image"]).double(), torch.stack(by_layer), rtol=1e-5, atol=0
+    )
     between = float(each.mean(1).var(0).sum()) - float(within.mean()) / SAMPLES
-    assert found.total.value == pytest.approx(float(within.mean()) + between, rel=1e-5)
+    assert found["total"]["value"] == pytest.approx(float(within.mean()) + between, rel=1e-5)
 
 
 def test_bias_by_layer_is_that_of_gradients_by_the_means(model: SigmoidBeliefNet) -> None:
@@ -64,9 +66,9 @@ def test_bias_by_layer_is_that_of_gradients_by_the_means(model: SigmoidBeliefNet
             errors.append([layer.var(0) / count for layer in by_mean])
         for layer, (mine, theirs) in enumerate(zip(*means, strict=True)):
             squares[layer].append(float(((mine - theirs).square() - errors[0][layer] - errors[1][layer]).mean()))
-    for figures, expected in zip(found.layers, (Figure.of(torch.tensor(layer)) for layer in squares), strict=True):
-        assert figures["bias2"].value == pytest.approx(expected.value, rel=1e-5)
-        assert figures["bias2"].standard_error == pytest.approx(expected.standard_error, rel=1e-5)
+    for figures, expected in zip(found["layers"], (figure(torch.tensor(layer)) for layer in squares), strict=True):
+        assert figures["bias2"]["value"] == pytest.approx(expected["value"], rel=1e-5)
+        assert figures["bias2"]["standard_error"] == pytest.approx(expected["standard_error"], rel=1e-5)
 
 
 def test_bias_of_a_biased_estimator_is_seen_and_of_others_not(model: SigmoidBeliefNet) -> None:
@@ -74,8 +76,8 @@ def test_bias_of_a_biased_estimator_is_seen_and_of_others_not(model: SigmoidBeli
     reference = reference_moments(model, images, 1000, 0)
     deviations = {}
     for estimator in (CommonRandomNumbers(), LeaveOneOut(), StraightThrough(), GumbelSoftmax()):
-        bias = compare(estimator, model, images, 200, reference).bias2
-        deviations[type(estimator).__name__] = bias.value / bias.standard_error
+        bias = compare(estimator, model, images, 200, reference)["bias2"]
+        deviations[type(estimator).__name__] = bias["value"] / bias["standard_error"]
     assert abs(deviations["CommonRandomNumbers"]) < 4
     assert abs(deviations["LeaveOneOut"]) < 4
     assert deviations["StraightThrough"] > 5
