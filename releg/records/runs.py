@@ -13,7 +13,7 @@ from typing import Any
 from releg.architecture import architecture_name
 from releg.files import readable, without_infinities, write_json
 from releg.records.file_names import RESULT, RUNS
-from releg.records.names import PAPER_DATA, data_name, label_of, schedule_name
+from releg.records.names import PAPER_DATA, data_name, schedule_name
 
 DAMAGED = "restore the file with git, or delete it to train all runs again"
 
@@ -26,10 +26,7 @@ class Entry:
     config: dict[str, Any]
     result: dict[str, Any]
     provenance: list[dict[str, Any]]
-    estimator: str  # the grid's name: lr, crn, arm, ...
-    label: str = ""  # of an estimator that is not one of the paper's
-    unbiased: bool = True
-    objective: str = "elbo"
+    estimator: str  # lr or crn
 
     @property
     def data(self) -> str:
@@ -50,11 +47,6 @@ class Entry:
     def cell(self) -> tuple[str, str]:
         """The cell of a table that it belongs to."""
         return self.net, self.estimator
-
-    @property
-    def title(self) -> str:
-        """What tables call the estimator."""
-        return label_of(self.estimator, self.label, self.unbiased, self.objective)
 
     @property
     def seed(self) -> int:
@@ -106,22 +98,22 @@ def digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read_runs(results: Path, name: str = RUNS) -> list[Entry]:
+def read_runs(results: Path) -> list[Entry]:
     """The entries of runs.json; ValueError, with a sentence, if it is missing, damaged, or not as it was written."""
-    with readable(results / name, "what reproduce.sh writes", DAMAGED):
-        return [_entry(results, recorded) for recorded in json.loads((results / name).read_bytes())["runs"]]
+    with readable(results / RUNS, "what reproduce.sh writes", DAMAGED):
+        return [_entry(results, recorded) for recorded in json.loads((results / RUNS).read_bytes())["runs"]]
 
 
-def read_missing(results: Path, name: str = RUNS) -> dict[str, str]:
+def read_missing(results: Path) -> dict[str, str]:
     """The runs that were asked for and are not finished, and why; empty if there are none."""
-    with readable(results / name, "what reproduce.sh writes", DAMAGED):
-        return dict(json.loads((results / name).read_bytes()).get("missing", {}))
+    with readable(results / RUNS, "what reproduce.sh writes", DAMAGED):
+        return dict(json.loads((results / RUNS).read_bytes()).get("missing", {}))
 
 
-def write_runs(results: Path, entries: Iterable[Entry], missing: Mapping[str, str], name: str = RUNS) -> None:
+def write_runs(results: Path, entries: Iterable[Entry], missing: Mapping[str, str]) -> None:
     """Write runs.json; every entry has a digest, so that a changed number is noticed."""
     runs = [_recorded(results, entry) for entry in entries]
-    write_json(results / name, {"runs": runs, "missing": dict(missing)})
+    write_json(results / RUNS, {"runs": runs, "missing": dict(missing)})
 
 
 def _recorded(results: Path, entry: Entry) -> dict[str, Any]:
@@ -133,6 +125,7 @@ def _entry(results: Path, recorded: dict[str, Any]) -> Entry:
     content = {key: value for key, value in recorded.items() if key != "digest"}
     if recorded.get("digest", "") not in ("", digest(content)):
         raise ValueError(f"the entry of {content.get('folder', 'a run')} does not fit its digest")
-    entry = Entry(**{**content, "folder": results / content["folder"]})
+    known = {name: content[name] for name in ("config", "result", "provenance", "estimator")}
+    entry = Entry(results / content["folder"], **known)
     _ = entry.net, entry.seed, entry.steps, entry.result["test/elbo"]  # every page needs them
     return entry

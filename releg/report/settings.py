@@ -22,7 +22,7 @@ def _threads(runs: Group) -> str:
 
 COLUMNS: list[Column[Group]] = [
     Column("SBN", lambda runs: runs[0].net, is_text=True),
-    Column("estimators", lambda runs: distinct(label_of(run.estimator, run.label) for run in runs), is_text=True),
+    Column("estimators", lambda runs: distinct(label_of(run.estimator) for run in runs), is_text=True),
     Column("steps", lambda runs: count(runs[0].steps)),
     Column("recipe", lambda runs: runs[0].recipe, is_text=True),
     Column("seeds", lambda runs: distinct(sorted({run.seed for run in runs}))),
