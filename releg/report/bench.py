@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator
 
 from releg.files import readable
 from releg.records.file_names import BENCH
 from releg.records.names import ESTIMATORS
-from releg.report.figure import in_style, write_figure
+from releg.report.figure import in_style, number_ticks, write_figure
 from releg.report.numbers import one_decimal
 from releg.report.page import Column, made_by, markdown, remove, write_page
 
@@ -149,10 +149,7 @@ def _fill(panel: Axes, study: str, rows: Sequence[Row]) -> None:
         look |= {"color": ESTIMATORS[name].colour, "label": ESTIMATORS[name].label + power}
         panel.errorbar([row[study] for row in curve], middle, yerr=[middle - low, high - middle], **look)
     panel.set(xscale="log", yscale="log", xlabel=AXES[study])
-    panel.xaxis.set_major_locator(FixedLocator(sorted({row[study] for row in rows})))
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter("{x:g}")
+    number_ticks(panel.xaxis, FixedLocator(sorted({row[study] for row in rows})))
+    number_ticks(panel.yaxis)
     panel.grid(True)
     panel.legend(loc="upper left")

@@ -12,12 +12,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from releg.files import readable
 from releg.records.file_names import COMPARE
 from releg.records.names import label_of
-from releg.report.figure import in_style, write_figure
+from releg.report.figure import in_style, number_ticks, write_figure
 from releg.report.numbers import count, nats, one_decimal, plain, with_error
 from releg.report.page import Column, made_by, markdown, write_page
 
@@ -234,8 +234,6 @@ def _draw_panel(panel: Axes, rows: Sequence[Row], number: dict[str, str]) -> Non
         panel.annotate(number[row["estimator"]], point, **text)
     panel.margins(x=0.08, y=0.08)
     panel.grid(which="major")
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
+    number_ticks(panel.xaxis)
+    panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_minor_locator(NullLocator())

@@ -8,7 +8,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import Locator, LogLocator, NullLocator
 
 from releg.files import write_atomically
 
@@ -39,6 +41,13 @@ def panels_beside(count: int) -> tuple[Figure, list[Axes]]:
         panel.set_title(f"({letter})", loc="left", fontsize=8, fontweight="bold")
         panel.grid(True, which="major")
     return figure, panels
+
+
+def number_ticks(axis: Axis, locator: Locator | None = None) -> None:
+    """Plain numbers where the locator says, by default at 1, 2 and 5 times powers of ten; no minor ticks."""
+    axis.set_major_locator(locator or LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:g}")
 
 
 def write_figure(path: Path, figure: Figure, dpi: int = 300) -> Path:

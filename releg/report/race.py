@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from releg.files import readable
 from releg.records.file_names import PROTOCOL_CURVES, RACE
 from releg.records.names import ESTIMATORS, label_of
 from releg.records.race import CHOOSING_SEED, LR, NETS, RATES, SEEDS, Run, chosen_rate, runs_of, seeds_of
 from releg.report import protocol
-from releg.report.figure import in_style, write_figure
+from releg.report.figure import in_style, number_ticks, write_figure
 from releg.report.numbers import count, distinct, nats, plus_minus
 from releg.report.page import Column, markdown, remove, write_page
 
@@ -211,6 +210,4 @@ def _draw_panel(panel: Axes, racers: Sequence[Racer]) -> None:
     if racers:
         panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=6.5)
     panel.grid(which="major")
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda minutes, _: f"{minutes:g}"))
+    number_ticks(panel.xaxis)
