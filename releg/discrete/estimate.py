@@ -107,8 +107,7 @@ def gradient(
         f_l = LayerFunction(model, f, x, noise, sample, value.detach(), layer, shared_noise, generator)
         if function.func is functional.common_random_numbers:
             simulated = of_f.bytes + of_sample.bytes * bool(model.descendants[layer.name])
-            bytes_per_flip = (simulated + _copied_bytes(x, noise, sample)) / len(x)
-            delta = _flip_gradient(f_l, _batch(memory_mib, bytes_per_flip, x.device), **function.keywords)
+            delta = _flip_gradient(f_l, _batch(f_l, memory_mib, simulated), **function.keywords)
         else:
             delta, own = _layer_gradient(function, f_l)
             surrogate = surrogate + own
@@ -196,13 +195,12 @@ def _layer_gradient(function: partial[Answer], f_l: LayerFunction) -> tuple[Tens
         return -grad, surrogate - surrogate.detach()
 
 
-def _batch(memory_mib: float, bytes_per_flip: float, device: torch.device) -> int:
-    """How many flips fit into the memory, at least one."""
-    mib = min(memory_mib, CPU_MIB) if device.type == "cpu" else memory_mib
-    return max(1, int(mib * 2**20 / bytes_per_flip))
+def _batch(f_l: LayerFunction, memory_mib: float, simulated: float) -> int:
+    """How many flips fit into the memory, at least one, if simulating all rows takes so many bytes.
 
-
-def _copied_bytes(x: Tensor, noise: Mapping[str, Tensor], sample: Sample) -> int:
-    """Bytes that a batch of N flips lists, and copies from x, the noise and z; z counts twice, before and after."""
-    arrays = [x, *noise.values(), *sample.z.values(), *sample.z.values()]
-    return LISTED_BYTES * len(x) + sum(array.numel() * array.element_size() for array in arrays)
+    Besides, N flips are listed, and copied from x, the noise and z; z counts twice, before and after.
+    """
+    arrays = [f_l.x, *f_l.noise.values(), *f_l.sample.z.values(), *f_l.sample.z.values()]
+    copied = sum(array.numel() * array.element_size() for array in arrays)
+    mib = min(memory_mib, CPU_MIB) if f_l.x.device.type == "cpu" else memory_mib
+    return max(1, int(mib * 2**20 / (LISTED_BYTES + (simulated + copied) / len(f_l.x))))

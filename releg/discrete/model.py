@@ -153,11 +153,6 @@ def _check_graph(layers: Sequence[Layer | Continuous]) -> None:
         if layer.name in names[:position]:
             raise ValueError(f"two layers are called '{layer.name}', expected distinct names; rename one of them")
         for parent in layer.parents:
-            if parent == layer.name:
-                raise ValueError(
-                    f"{layer} has the parent '{parent}', itself, expected layers before it; its units are independent "
-                    "given the parents: split it into several"
-                )
             if parent not in names[:position]:
                 fix = "reorder the layers (a cycle has no order)" if parent in names else "add it, or correct the name"
                 raise ValueError(

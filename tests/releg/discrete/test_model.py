@@ -104,7 +104,7 @@ root = Node("a", (), constant_logits(0.0, 1.0))
             r"'b' has the parent 'c', which is not .* expected one of \['a'\]; add it",
         ),
         ([Node("b", ("a",), root.logits), root], r"'b' has the parent 'a', .* expected one of \[\]; reorder"),
-        ([Node("b", ("b",), root.logits)], "'b' has the parent 'b', itself, expected layers before it; .* split it"),
+        ([Node("b", ("b",), root.logits)], "'b' has the parent 'b', which is not among the layers before it"),
     ],
 )
 def test_graphs_that_are_no_directed_model_are_refused(nodes: list[Node], message: str) -> None:
