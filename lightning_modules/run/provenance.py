@@ -36,7 +36,8 @@ def provenance() -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": _has_uncommitted_changes(),
+        # of tracked files; earlier runs rewrite the reports in results/
+        "uncommitted_changes": bool(_git("status", "--porcelain", "-uno", "--", ".", ":(exclude)results")),
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
@@ -100,11 +101,6 @@ def read_provenance(folder: Path) -> list[dict[str, Any]]:
         return [entry for entry in json.loads((folder / PROVENANCE).read_bytes()) if isinstance(entry, dict)]
     except (OSError, ValueError, TypeError):
         return []
-
-
-def _has_uncommitted_changes() -> bool:
-    """Whether tracked files outside results/ have uncommitted changes; earlier runs rewrite the reports in results/."""
-    return bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"))
 
 
 def _git(*arguments: str) -> str:

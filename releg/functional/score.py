@@ -118,11 +118,6 @@ def rodeo(
     """
     check_logits(logits, "rodeo")
     check_at_least("samples", samples, 2, "a sample is compared with the others")
-    if control.alpha.dtype != logits.dtype or control.alpha.device != logits.device:
-        raise ValueError(
-            f"control is {control.alpha.dtype} on {control.alpha.device}, expected {logits.dtype} on {logits.device} "
-            "like the logits; move it by control.to(logits)"
-        )
     drawn = sample(logits, noise_for(logits, noise, generator, samples))
     z = vectors(drawn, logits)  # (K, N, units) or (K, N, units, states)
     with torch.enable_grad():
