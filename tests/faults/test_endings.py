@@ -1,26 +1,22 @@
-"""How a run ends that does not finish, and what its files are worth: signals, time limits, damaged results."""
+"""How a run ends that does not finish, and what its files are worth: signals, damaged results."""
 
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 
 from lightning_modules import cli
-from lightning_modules.run.checkpoints import load_run_checkpoint
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command, trained
+from tests.lightning_modules.commands_helper import folder_of, trained
 from tests.lightning_modules.run_states import assert_identical, curve, final_state, result
 
 # One validation, at the end: without checkpoints in between, an interruption would lose everything
 STEPS = ["--trainer.max_steps", "60", "--trainer.val_check_interval", "60", "--trainer.log_every_n_steps", "5"]
-PLAIN = ["--model.compile", "false"]  # of runs that are long by their settings alone
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
@@ -58,46 +54,12 @@ def test_sigterm_saves_a_checkpoint_and_ends_with_its_own_exit_code(
     assert said == "releg: ended by SIGTERM; the same command continues from the last checkpoint, if there is one"
     assert f"step {after + 1} is saved" in caplog.text
     assert signal.getsignal(signal.SIGTERM) == before
+    provenance = folder_of(tmp_path) / "provenance.json"
+    provenance.write_text(provenance.read_text().replace('"commit": "', '"commit": "of another version '))
     assert cli.main(fit(tmp_path, "--config", str(config))) == 0
+    assert re.search("resuming with commit .*, before of another version ", caplog.text)
     assert_identical(final_state(run), final_state(folder_of(tmp_path)))
     assert curve(run) == curve(folder_of(tmp_path))
-
-
-@pytest.mark.long
-def test_a_terminated_command_goes_on_when_it_is_given_again(tmp_path: Path) -> None:
-    endless = ["--trainer.max_steps", "100000", "--trainer.val_check_interval", "100000", *PLAIN]
-    command = releg_command(*fit(tmp_path, *endless))
-    metrics, steps, seconds = folder_of(tmp_path) / "metrics.csv", [0], [0.0]
-    for _ in range(2):
-        process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and not any(int(step) > steps[-1] for step, *_ in curve(metrics.parent)):
-            time.sleep(0.05)
-        process.terminate()
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 128 + signal.SIGTERM, said
-        ended = re.search(r"step (\d+) is saved", said)
-        assert ended is not None
-        assert ("continuing" in said) == (steps[-1] > 0)
-        steps.append(int(ended[1]))
-        seconds.append(load_run_checkpoint(metrics.with_name("last.ckpt"))["callbacks"]["TrainingClock"]["seconds"])
-    assert steps[0] < steps[1] < steps[2]
-    assert seconds[0] < seconds[1] < seconds[2]
-
-
-def test_a_time_limit_ends_the_training(tmp_path: Path) -> None:
-    limited = fit(tmp_path, "--trainer.max_steps", "1000000", "--trainer.max_time", "00:00:00:01", *PLAIN)
-    assert cli.main(limited) == 0
-    assert 0 < result(folder_of(tmp_path))["steps"] < 1_000_000
-
-
-def test_no_number_that_is_not_finite_enters_a_result(tmp_path: Path) -> None:
-    unlimited = fit(
-        tmp_path, "--trainer.max_steps", "-1", "--trainer.max_epochs", "1", "--data.batch_size", "25000", *PLAIN
-    )
-    assert cli.main([*unlimited, "--trainer.limit_val_batches", "0"]) == 0
-    text = (folder_of(tmp_path) / "result.json").read_text()
-    assert json.loads(text)["val/elbo"] is None
-    assert "Infinity" not in text
 
 
 def test_a_damaged_result_is_refused_and_computed_again_once_it_is_deleted(

@@ -15,18 +15,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("run"))
 
 
-@pytest.mark.parametrize("command", ["test", "validate"])
-def test_weights_are_evaluated_only_if_they_are_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([command, *fit(Path("r"))[1:]]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"releg: releg {command} got no checkpoint, expected --ckpt PATH; name a run's best.ckpt"
-
-
-def test_a_checkpoint_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["test", "--ckpt", "nope.ckpt"]) == 2
-    assert capsys.readouterr().err.startswith("releg: there is no checkpoint nope.ckpt, expected a file; give the path")
-
-
 @pytest.mark.parametrize("option", ["--ckpt", "--ckpt_path", "--ckpt="])
 def test_a_checkpoint_is_enough_to_test_it(option: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(run / "best.ckpt")

@@ -1,15 +1,13 @@
 """Files of another run, keys taken out, two starts at one moment: a run stays what its settings say."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from lightning_modules import cli
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import ENVIRONMENT, ROOT, folder_of, releg_command, trained
+from tests.lightning_modules.commands_helper import folder_of, trained
 from tests.lightning_modules.run_states import assert_identical, final_state, result
 
 SHORT = ["--trainer.max_steps", "6", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
@@ -45,17 +43,3 @@ def test_checkpoints_of_another_run_are_passed_over_or_refused(
     assert f"last.ckpt cannot be continued: {difference}" in caplog.text
     assert_identical(final_state(run), final_state(here))
     assert result(here) == result(run)
-
-
-@pytest.mark.long
-def test_two_commands_at_one_moment_end_as_each_does_alone(run: Path, tmp_path: Path) -> None:
-    commands = [releg_command(*fit(tmp_path, "--model.optimizer.init_args.lr", rate)) for rate in ("0.001", "0.01")]
-    both = [subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT) for command in commands]
-    assert [process.wait() for process in both] == [0, 0]
-    rates = {}
-    for name in ("seed0", "seed0-2"):
-        folder = folder_of(tmp_path, name)
-        rates[yaml.safe_load((folder / "config.yaml").read_text())["model"]["optimizer"]["init_args"]["lr"]] = folder
-    assert sorted(rates) == [0.001, 0.01]
-    assert_identical(final_state(run), final_state(rates[0.001]))
-    assert result(run) != result(rates[0.01])

@@ -1,10 +1,11 @@
 """Files are there whole or not at all."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from releg.files import check_writable, remove_leftovers, replacing, write_atomically
+from releg.files import check_writable, remove_leftovers, replacing, write_atomically, write_json
 
 
 @pytest.mark.parametrize("content", ["text ± 1\n", b"\x00bytes"])
@@ -40,3 +41,9 @@ def test_a_folder_is_known_to_be_writable_before_anything_is_computed_for_it(tmp
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cannot write to .*/file \(.*\), expected a folder that can be written; name"):
         check_writable(tmp_path / "file")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_not_finite_enter_no_json(number: float, tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"rows": [{"elbo": number, "step": 1}], "pair": (1.5, number)})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"rows": [{"elbo": None, "step": 1}], "pair": [1.5, None]}

@@ -1,6 +1,9 @@
 """provenance.json: one entry per process that worked on a run."""
 
+import importlib
+import linecache
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,12 +30,32 @@ def test_every_process_adds_its_entry(tmp_path: Path) -> None:
     assert [entry["data_sha256"] for entry in read_provenance(tmp_path)] == ["first", "second"]
 
 
-def test_another_number_of_threads_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_can_change_a_number_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "own_module.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    config = {"model": {"estimator": {"class_path": "own_module.Own"}}}
+
+    def recorded() -> str:
+        monkeypatch.delitem(sys.modules, "own_module", raising=False)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        importlib.import_module("own_module")
+        return record_provenance(tmp_path, "data", config)
+
+    own.write_text("class Own: pass")
+    assert [recorded(), recorded()] == ["", ""]
     now = provenance()
-    assert record_provenance(tmp_path, "data", {}) == ""
-    assert record_provenance(tmp_path, "data", {}) == ""
-    monkeypatch.setattr(provenance_module, "provenance", lambda: now | {"torch_threads": 77})
-    assert record_provenance(tmp_path, "data", {}) == f"torch_threads 77, before {now['torch_threads']}"
+    packages = now["packages"] | {"numba": "9.9", "torch": "8.8"}
+    changed = now | {"commit": "c0ffee", "torch_threads": 77, "packages": packages}
+    monkeypatch.setattr(provenance_module, "provenance", lambda: dict(changed))
+    own.write_text("class Own: changed = True")
+    told = recorded()
+    for part in ("commit c0ffee, before ", f"torch_threads 77, before {now['torch_threads']}", "numba 9.9, before "):
+        assert part in told
+    assert "torch 8.8, before " in told
+    assert "own_module " in told
+    assert "\n" not in told
+    assert recorded() == ""
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
