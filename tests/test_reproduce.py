@@ -110,20 +110,6 @@ def test_verify_trains_nothing_and_takes_paths_relative_to_where_it_is_called(sc
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--bugdet", "quick"], "unrecognized arguments: --bugdet quick; see bash reproduce.sh --help"),
-        (["--results", "/dev/null/here"], "cannot write to /dev/null/here (Not a directory), expected a folder"),
-    ],
-)
-def test_a_mistake_is_answered_with_one_sentence(script: Script, arguments: list[str], expected: str) -> None:
-    code, out, err = finish(script.start(*arguments))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"reproduce.sh: {expected}")
-    assert err.count("\n") == 1
-
-
 @pytest.fixture
 def terminate() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)

@@ -5,27 +5,8 @@ import importlib
 import pytest
 
 from lightning_modules import cli
-from lightning_modules.command_line.options import add_measurement, read_estimators
-from lightning_modules.command_line.parser import Parser
+from lightning_modules.command_line.options import read_estimators
 from lightning_modules.shipped_estimators import ESTIMATOR_CONFIGS
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (["--num-images", "1"], "--num-images: got '1', expected a whole number of at least 2; see releg x --help"),
-        (["--num-images", "many"], "--num-images: got 'many', expected a whole number of at least 2"),
-        (["--samples-per-image", "1"], "--samples-per-image: got '1', expected a whole number of at least 2"),
-        (["--baseline-steps", "-1"], "--baseline-steps: got '-1', expected a whole number of at least 0"),
-    ],
-)
-def test_impossible_amounts_are_refused(wrong: list[str], words: str) -> None:
-    parser = Parser("releg x", "measures")
-    add_measurement(parser, ["arm"], images=3, samples=4, steps=5)
-    sound = parser.parse_args(["--num-images", "2"])
-    assert (sound.num_images, sound.samples_per_image, sound.baseline_steps) == (2, 4, 5)
-    with pytest.raises(ValueError, match=words):
-        parser.parse_args(wrong)
 
 
 def test_estimators_are_told_apart_by_the_names_of_their_files() -> None:

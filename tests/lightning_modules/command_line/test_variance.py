@@ -70,25 +70,3 @@ def test_baselines_of_estimators_from_files_are_trained(
     assert {row["estimator"] for row in read_variances(output)} == {"small_nets"}
     made_by = json.loads(output.with_suffix(".json").read_text())
     assert made_by.keys() >= {"checkpoint", "weights_sha256", "commit", "processor", "packages"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--ckpt", "nowhere.ckpt"], "no checkpoint nowhere.ckpt"),
-        (["--estimators", "magic"], "there is no estimator magic"),
-        (["--jobs", "0"], "--jobs: got '0', expected a whole number of at least 1; see releg variance --help"),
-        (["--output", "."], "--output is the folder ., expected a file"),
-        (["--output", "x.json"], "--output is x.json, expected a name that ends in .csv"),
-        (["--output", "/dev/null/x.csv"], "cannot write to /dev/null"),
-        (["--unknown"], "unrecognized arguments: --unknown; see releg variance --help"),
-    ],
-)
-def test_a_mistake_ends_in_one_sentence(
-    arguments: list[str], words: str, checkpoint: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["variance", "--ckpt", str(checkpoint), *arguments]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("releg: ")
-    assert said.count("\n") == 1
-    assert words in said

@@ -212,17 +212,3 @@ def test_runs_that_lack_something_are_answered_in_one_sentence(
     (results / "runs.json").write_text(json.dumps({"runs": [{**vars(entry), "folder": "run", "result": {}}]}))
     assert cli.main(["verify", "--results", str(results), "--samples", "5"]) == 2
     assert "runs.json cannot be read (KeyError: 'test/elbo'), expected what" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "there are no weights in"),
-        (["--samples", "1"], "--samples: got '1', expected a whole number of at least 2"),
-    ],
-)
-def test_a_mistake_ends_in_one_sentence(
-    arguments: list[str], sentence: str, results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["verify", "--results", str(results), *arguments]) == 2
-    assert sentence in capsys.readouterr().err
