@@ -20,10 +20,7 @@ INSTALLATION = ["venv", "setuptools", ".[dev,bench,pyro,ray]", "nms"]  # a word 
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a space in its path."""
     monkeypatch.delenv("RELEG_PYTHON", raising=False)
-    return make_clone(tmp_path / "a clone")
-
-
-def make_clone(root: Path) -> Path:
+    root = tmp_path / "a clone"
     (root / "tests").mkdir(parents=True)
     (root / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.10,<3.13"\n')
     (root / "tests" / "constraints.txt").write_text("torch==2.0\n")
@@ -46,14 +43,11 @@ def done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def note(command: list[str], *_: object) -> None:
         words.extend(word for word in INSTALLATION if word in command or word in command[-1])
         (folder / "bin").mkdir(parents=True, exist_ok=True)
-        if not (folder / "bin" / "python").exists():
-            (folder / "bin" / "python").symlink_to(sys.executable)
+        (folder / "bin" / "python").unlink(missing_ok=True)
+        (folder / "bin" / "python").symlink_to(sys.executable)
 
     monkeypatch.setattr(environment, "run", note)
     return words
-
-
-# --- which Python
 
 
 @pytest.mark.parametrize("version", ["2.7.18", "3.9.18", "3.13.0"])
@@ -66,50 +60,31 @@ def test_an_unsupported_python_is_refused_with_expected_got_and_fix(
     assert done == []
 
 
-def test_only_a_python_that_is_named_replaces_that_of_the_environment(
+def test_it_installs_again_only_if_a_file_the_python_or_the_clone_is_another_one(
     clone: Path, folder: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_up(clone, folder)
-    other = "3.11.0" if sys.version_info[:2] == (3, 10) else "3.10.0"
-    monkeypatch.setattr(environment, "python_version", lambda: other)
-    set_up(clone, folder)
-    assert done == INSTALLATION
-    monkeypatch.setenv("RELEG_PYTHON", "another-python")
-    set_up(clone, folder)
-    assert done == 2 * INSTALLATION
+    half = folder / "lib" / "python3.11" / "site-packages" / "half-2.0.dist-info"  # what a killed pip had written
+    half.mkdir(parents=True)
+    other = Path(shutil.copytree(clone, clone.with_name("another clone")))
 
-
-# --- the stamp
-
-
-def test_nothing_is_installed_again_until_a_file_changes_the_python_is_gone_or_another_clone_takes_over(
-    clone: Path, folder: Path, done: list[str]
-) -> None:
-    def count(root: Path) -> int:
-        """Of the installations until now."""
+    def installed(root: Path = clone) -> bool:
+        done.clear()
         set_up(root, folder)
-        assert done == INSTALLATION * (len(done) // len(INSTALLATION))
-        return len(done) // len(INSTALLATION)
+        assert done in ([], INSTALLATION)
+        return done == INSTALLATION
 
-    assert [count(clone), count(clone)] == [1, 1]
-    for number, name in enumerate(("pyproject.toml", "tests/constraints.txt"), 2):
-        with (clone / name).open("a") as file:
-            file.write("# changed\n")
-        assert [count(clone), count(clone)] == [number, number]
+    assert [installed(), installed()] == [True, False]
+    assert not half.exists()
+    for name in ("pyproject.toml", "tests/constraints.txt"):
+        (clone / name).write_text((clone / name).read_text() + "# changed\n")
+        assert [installed(), installed()] == [True, False]
     (folder / "bin" / "python").unlink()
-    assert count(clone) == 4
-    assert [count(make_clone(clone.parent / "another clone")), count(clone)] == [5, 6]
-
-
-def test_what_a_killed_pip_left_half_written_counts_as_not_installed(
-    clone: Path, folder: Path, done: list[str]
-) -> None:
-    whole, half = (folder / "lib" / "python3.11" / "site-packages" / f"{name}-2.0.dist-info" for name in ("w", "h"))
-    for package in (whole, half):
-        package.mkdir(parents=True)
-    (whole / "RECORD").touch()
-    set_up(clone, folder)
-    assert (whole.exists(), half.exists(), done) == (True, False, INSTALLATION)
+    assert [installed(), installed(other), installed()] == [True, True, True]
+    version = "3.11.0" if sys.version_info[:2] == (3, 10) else "3.10.0"
+    monkeypatch.setattr(environment, "python_version", lambda: version)
+    assert not installed(), "nobody asked for this Python"
+    monkeypatch.setenv("RELEG_PYTHON", "another-python")
+    assert installed()
 
 
 def test_a_second_set_up_waits_for_the_first_and_does_not_repeat_its_work(clone: Path, folder: Path) -> None:
@@ -138,22 +113,17 @@ def stamp_environment(clone: Path, folder: Path, **programs: str) -> None:
     (folder / "releg-stamp").write_text(f"{wanted_key(clone)} {environment.minor_version()}")
 
 
-def run_script(clone: Path, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_script(clone: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run run.sh of the throwaway clone, from another folder."""
-    return subprocess.run(
-        ["bash", str(clone / "tests" / "run.sh"), *arguments],
-        cwd=clone.parent,
-        env={**os.environ, "RELEG_PYTHON": sys.executable, "RELEG_VENV": str(folder), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["bash", str(clone / "tests" / "run.sh"), *arguments]
+    variables = os.environ | {"RELEG_PYTHON": sys.executable, "RELEG_VENV": str(folder), "PYTHONPATH": ""}
+    return subprocess.run(words, cwd=clone.parent, env=variables, capture_output=True, text=True, check=False)
 
 
 def test_run_sh_hands_its_arguments_to_pytest_in_the_clone_it_belongs_to(clone: Path, folder: Path) -> None:
     program = "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.getcwd(), sys.path[1]]))\n"
     stamp_environment(clone, folder, pytest=program)
-    done = run_script(clone, folder, "-k", "two words", PYTHONPATH="")
+    done = run_script(clone, folder, "-k", "two words")
     assert json.loads(done.stdout) == [["-k", "two words"], str(clone), str(clone)], done.stderr
     assert json.loads(run_script(clone, folder, "--long").stdout)[0][:3] == ["--part", "long", "-n"]
 
