@@ -64,10 +64,3 @@ def test_without_compiler_jax_and_growth_the_page_has_what_was_measured(tmp_path
 def test_the_fitted_exponent_is_that_of_a_power_law() -> None:
     rows = [{"units": n, "ms": [7 * n**1.25, 0, 0]} for n in (50, 100, 800)]
     assert exponent(rows, "units") == pytest.approx(1.25)
-
-
-def test_missing_and_damaged_numbers_are_told_in_one_sentence(tmp_path: Path) -> None:
-    for cause in ("FileNotFoundError", "JSONDecodeError"):
-        with pytest.raises(ValueError, match=rf"bench.json cannot be read \({cause}.*; run releg bench first"):
-            write_bench(tmp_path)
-        (tmp_path / BENCH).write_text("[{")

@@ -95,9 +95,3 @@ def test_siblings_and_disarm_are_paired_by_image(tmp_path: Path) -> None:
     ratio, error = paired_ratio(rows[0], rows[1], 1)
     assert (ratio, error) == pytest.approx((2.0, 4.3589 / 3**0.5 / 2), rel=1e-4)  # the deviations are -3, -2 and 5
     assert "| SIBLING_LEAVE_ONE_OUT / DISARM | 2 | 2.0 ± 1.3 |" in write(tmp_path, rows)
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "compare.json").write_text('[{"weights": "w", "rows": [{}]}]')
-    with pytest.raises(ValueError, match=r"compare.json cannot be read \(.*\), expected what releg compare writes"):
-        write_compare(tmp_path)

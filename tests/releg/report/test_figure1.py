@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from releg.records.file_names import FIGURE1, RESULT, VARIANCES
 from releg.records.runs import read_runs
@@ -80,44 +77,6 @@ def test_without_a_run_of_the_architecture_no_old_figure_stays(results: Path) ->
     write_results(results, [entry("200-200", "lr", 0, 112.0)])
     assert write_figure1(results) == write_variance(results) == ""
     assert not [path for path in results.glob("*") if path.name in written]
-
-
-@pytest.mark.parametrize(("seeds", "steps"), [(1, 200), (3, 200_000), (1, 2_000_000)])
-def test_no_text_overlaps_another_or_leaves_the_picture(tmp_path: Path, seeds: int, steps: int) -> None:
-    results = results_with_curves(tmp_path, seeds, steps)
-    measure_at_the_end(results, 0, steps)
-    for figure in (draw(*curves(results)), draw_more(*curves(results))):
-        boxes = visible_texts(figure)
-        assert len(boxes) > 15
-        width, height = figure.get_size_inches() * figure.dpi
-        for position, (text, x0, y0, x1, y1) in enumerate(boxes):
-            assert min(x0, y0) >= 0, text
-            assert x1 <= width, text
-            assert y1 <= height, text
-            for other, left, low, right, high in boxes[:position]:
-                assert x1 <= left or right <= x0 or y1 <= low or high <= y0, (text, other)
-
-
-def visible_texts(figure: Figure) -> list[tuple[str, float, float, float, float]]:
-    """Every text with its box; ticks outside the axes are not drawn."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    hidden = set()
-    for axis in (axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)):
-        low, high = sorted(axis.get_view_interval())
-        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
-        hidden |= {id(label) for tick in ticks for label in (tick.label2,)}
-        hidden |= {id(tick.label1) for tick in ticks if not low <= tick.get_loc() <= high}
-    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
-    shown = [text for text in texts if id(text) not in hidden]
-    return [(text.get_text(), *text.get_window_extent(canvas.get_renderer()).extents) for text in shown]
-
-
-def test_the_first_steps_do_not_squeeze_the_curves(results: Path) -> None:
-    bounds, known = curves(results)
-    early = [bound._replace(step=1, value=-1000.0) for bound in bounds if bound.step == 500]
-    lowest = min(bound.value for bound in bounds)
-    assert lowest - 5 < draw([*bounds, *early], known).axes[0].get_ylim()[0] < lowest
 
 
 def test_the_curve_is_the_mean_over_seeds(tmp_path: Path) -> None:

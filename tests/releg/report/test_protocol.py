@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from releg.records.file_names import PROTOCOL_CURVES
 from releg.report.protocol import section
 
@@ -31,9 +29,3 @@ def test_longer_runs_come_first_then_the_lowest_training_bounds_and_none_of_a_ru
     crn = page.index("| COMMON_RANDOM_NUMBERS | 20,000 | 102.00 | 101.00 | 99.00 | 97.00 | 2.5 |\n")
     assert disarm < crn < page.index("| RODEO | 20,000 | 112.00 |")
     assert page.endswith("Commits: c0ffee")
-
-
-@pytest.mark.parametrize("content", ["", '[{"steps": 3}]'])
-def test_damaged_curves_are_named(tmp_path: Path, content: str) -> None:
-    with pytest.raises(ValueError, match=r"curves.json cannot be read \(.*\), expected"):
-        table(tmp_path, content)

@@ -99,8 +99,3 @@ def test_the_protocol_of_later_papers_is_a_section_of_the_race_and_a_page_withou
     assert "## The protocol of later papers" in page
     assert alone.splitlines()[-3] in page
     assert not (tmp_path / "protocol.md").exists()
-
-
-def test_damaged_runs_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"runs.json cannot be read \(.*\), expected"):
-        write(tmp_path, [{"architecture": "200-200"}])
