@@ -73,26 +73,6 @@ def test_runs_are_made_in_the_order_of_the_table_which_is_written_after_each(
     assert missing["SBN(32-64-128-256) crn seed 0"] == "not trained yet"
 
 
-def test_what_keeps_the_tables_from_being_written_does_not_end_the_runs(
-    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_every_page = grid.write_every_page
-
-    def fail(_: Path) -> str:
-        raise KeyError("config")
-
-    def run_all(launcher: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
-        monkeypatch.setattr(grid, "write_every_page", fail)
-        finish_all(launcher, waiting, on_update)
-        monkeypatch.setattr(grid, "write_every_page", write_every_page)
-
-    launched(monkeypatch, run_all)
-    assert reproduce(grid_of(results, "--only", "200-200")) == 0
-    printed = capsys.readouterr()
-    assert printed.err.count("the tables could not be written yet (KeyError: ") == 2
-    assert "| 200-200 | CRN | 100.00 |" in printed.out
-
-
 def test_it_ends_with_its_table_beside_the_papers_and_the_published_one_and_nothing_else(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,18 +85,6 @@ def test_it_ends_with_its_table_beside_the_papers_and_the_published_one_and_noth
     assert row.startswith(f"| 200-200 | CRN | 100.00 | {bound['test_nll_mean']:.2f} ")
     assert row.endswith(" | 98.28 | 200 | 1.0 |")
     assert pages == [f"Table 1: {results / 'table1.md'}"]
-
-
-def test_what_went_wrong_is_told_last(
-    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run_all(_: Launcher, waiting: list[RunStatus], on_update: OnUpdate) -> None:
-        on_update([], [Ended(status, 1.0, "the disk is full") for status in waiting])
-
-    launched(monkeypatch, run_all)
-    assert reproduce(grid_of(results, "--only", "200-200")) == 1
-    lines = capsys.readouterr().err.splitlines()[-2:]
-    assert lines == [f"reproduce.sh: SBN(200-200) {name} seed 0 failed: the disk is full" for name in ("lr", "crn")]
 
 
 def test_runs_of_an_earlier_command_stay_in_the_table_while_their_folders_are_here(
@@ -208,16 +176,6 @@ def test_the_first_lr_run_of_the_published_budget_is_measured_once(results: Path
 def test_other_cells_and_budgets_are_not_measured(only: str, budget: str, results: Path, measured: list[str]) -> None:
     reproduce(grid_of(results, "--only", only, budget=budget))
     assert not measured
-
-
-def test_a_measurement_that_fails_ends_in_a_sentence(
-    results: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = subprocess.CompletedProcess[str]([], 2)
-    monkeypatch.setattr(grid, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
-    with pytest.raises(ValueError, match=r"was not measured \(exit code 2\); the same command continues it"):
-        reproduce(grid_of(results, *FIGURE1_CELL, budget="standard"))
-    assert measured == []
 
 
 def test_the_time_of_the_measurement_is_told_if_its_run_is_made(results: Path) -> None:

@@ -37,36 +37,28 @@ def bound(status: RunStatus) -> Numbers:
 
 
 @pytest.mark.long
-def test_a_study_makes_what_is_not_recorded_and_writes_its_page(tmp_path: Path) -> None:
-    planned, pages = [Trial(0.001), Trial(0.01)], list[Path]()  # of the same net
-    study = Study(None, "mine/trials.json", Trial._fields, lambda _: planned, bound, pages.append)
-    file = tmp_path / "mine" / "trials.json"
-    assert study.main(["--results", str(tmp_path), "--jobs", "2"]) == 0
+def test_a_study_makes_what_is_not_recorded_in_turn_and_writes_its_page_after_each_run(tmp_path: Path) -> None:
+    file, recorded_at = tmp_path / "mine" / "trials.json", list[int]()
+
+    def in_turn(recorded: Sequence[Numbers]) -> list[Trial]:
+        """The second is planned when the first is trained; both are of the same net."""
+        return [Trial(0.001), Trial(0.01)][: 1 + len(recorded)]
+
+    def write_page(results: Path) -> None:
+        assert results == tmp_path
+        recorded_at.append(len(json.loads(file.read_text())))
+
+    study = Study(None, "mine/trials.json", Trial._fields, in_turn, bound, write_page, threads=1)
+    assert study.main(["--results", str(tmp_path)]) == 0
     entries = json.loads(file.read_text())
     assert [entry["rate"] for entry in entries] == [0.001, 0.01]
     assert entries[0]["bound"] != entries[1]["bound"]
+    assert (sorted({*recorded_at}), sorted(recorded_at)) == ([1, 2], recorded_at)
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob(RESULT)}
     file.write_text(json.dumps([entries[0], {"rate": 0.1, "bound": -3.0}]))  # the last was made elsewhere
     assert study.main(["--results", str(tmp_path)]) == 0
     assert json.loads(file.read_text()) == [entries[0], {"rate": 0.1, "bound": -3.0}, entries[1]]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob(RESULT)} == written
-    assert {*pages} == {tmp_path}
-
-
-@pytest.mark.long
-def test_what_is_planned_may_depend_on_what_was_trained_and_a_page_is_written_after_each_run(tmp_path: Path) -> None:
-    recorded_at = list[int]()
-
-    def in_turn(recorded: Sequence[Numbers]) -> list[Trial]:
-        return [Trial(0.001), Trial(0.002)][: 1 + len(recorded)]
-
-    def write_page(results: Path) -> None:
-        recorded_at.append(len(json.loads((results / "trials.json").read_text())))
-
-    study = Study(None, "trials.json", Trial._fields, in_turn, bound, write_page, threads=1)
-    assert study.main(["--results", str(tmp_path)]) == 0
-    assert sorted({*recorded_at}) == [1, 2]
-    assert recorded_at == sorted(recorded_at)
 
 
 def under_way(status: RunStatus) -> Numbers:
