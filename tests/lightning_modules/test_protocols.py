@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules import cli
 from lightning_modules.binarized_mnist import BinarizedMNIST
 from lightning_modules.run.settings import build
 from lightning_modules.sbn_module import DARKEST, SBNModule
@@ -13,19 +12,10 @@ from releg.estimators.common_random_numbers import CommonRandomNumbers
 from tests.lightning_modules.commands_helper import settings
 from tests.lightning_modules.test_sbn_module import quiet_trainer
 
-CONFIGS = Path(cli.__file__).parent / "configs"
-PROTOCOLS = sorted(path.name for path in (CONFIGS / "protocol").glob("*.yaml"))
-
 
 def overlays(protocol: str) -> list[str]:
     layers = ["base.yaml", "architecture/sbn_200.yaml", "estimator/leave_one_out.yaml", f"protocol/{protocol}"]
     return [word for name in layers for word in ("--config", name)]
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_protocol_is_a_valid_overlay(protocol: str, tmp_path: Path) -> None:
-    fast = ["--model.layers", "[3]", "--trainer.fast_dev_run", "1", "--results_dir", str(tmp_path)]
-    assert cli.main(["fit", *overlays(protocol), *fast]) == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch import Tensor
 from releg.estimators.base import Estimator
 from tests.releg.estimators.cases import CASES
 from tests.releg.helpers import random_model, random_x
-from tests.without_gpu.fake import FakeTensors, backward, grad_by_walk, gradients, move_to_cuda
+from tests.without_gpu.fake import FakeTensors, backward, grad_by_walk, move_to_cuda
 
 
 def answered(name: str, walked: bool) -> list[Tensor | None]:
@@ -35,23 +35,6 @@ def test_the_walk_answers_what_autograd_does(name: str) -> None:
         assert (a is None) == (b is None)
         if a is not None and b is not None:
             assert (a - b).abs().max() <= 1e-12 * (1 + b.abs().max())
-
-
-def test_gradients_of_inner_tensors_and_of_those_that_do_not_matter() -> None:
-    x, other = torch.tensor([1.0, 2.0], requires_grad=True), torch.ones(1, requires_grad=True)
-    first, _ = (x * x).unbind()
-    by_x, by_first, by_other = gradients(3 * first, [x, first, other])
-    assert by_x is not None
-    assert by_first is not None
-    assert (by_x.tolist(), by_first.item(), by_other) == ([6.0, 0.0], 3.0, None)
-
-
-def test_gradients_are_added_up() -> None:
-    x = torch.tensor([1.0, 2.0], requires_grad=True)
-    for _ in range(2):
-        backward((x * x).sum())
-    assert x.grad is not None
-    assert x.grad.tolist() == [4.0, 8.0]
 
 
 def test_a_module_on_cuda_keeps_what_is_trained_and_leaves_other_tensors_behind() -> None:

@@ -74,21 +74,6 @@ def test_a_missing_archive_that_cannot_be_downloaded_is_one_sentence(
     assert names_in(raw) == sorted({*ARCHIVES} - {f"{TRAINING_IMAGES}.gz"})
 
 
-def test_an_installed_package_downloads_nothing_to_a_folder_that_nobody_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(archives, "IS_CLONE", False)
-    monkeypatch.setattr(archives, "REPOSITORY_DATA", Path("data"))
-    monkeypatch.setattr(FashionMNIST, "mirrors", [])
-    with pytest.raises(FileNotFoundError) as error:
-        fetch(FashionMNIST, archives.REPOSITORY_DATA)
-    assert_one_sentence(error, str(tmp_path / "data" / "FashionMNIST" / "raw"), "by --data.data_dir")
-    with pytest.raises(FileNotFoundError, match="downloading failed"):
-        fetch(FashionMNIST, Path("data"))  # this one is named
-    assert not (tmp_path / "data").exists()
-
-
 def test_a_missing_archive_is_downloaded(
     tmp_path: Path, pixels: np.ndarray, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,20 +109,6 @@ def gradient_of(answer: Answer, logits: Tensor) -> Tensor:
     return found
 
 
-@pytest.mark.parametrize("shape", [(20, 3), (20, 3, 4)])
-def test_rodeo_with_a_new_control_is_leave_one_out(shape: tuple[int, ...]) -> None:
-    logits, noise = torch.randn(shape, requires_grad=True), torch.rand(2, 20, 3)
-    weights = torch.randn(shape[1:])
-
-    def f(z: Tensor) -> Tensor:
-        values = z if z.is_floating_point() else torch.nn.functional.one_hot(z, 4).float()
-        return (values * weights).flatten(1).sum(1).exp()
-
-    ours = functional.rodeo(logits, f, noise, control=functional.SteinControl())
-    theirs = functional.leave_one_out(logits, f, noise)
-    torch.testing.assert_close(gradient_of(ours, logits), gradient_of(theirs, logits))
-
-
 def test_leave_one_out_is_vargrad() -> None:
     """Richter et al. (2020): half the sample variance of log q - log p, with the samples held fixed."""
     logits = torch.randn(10, 4, dtype=torch.float64, requires_grad=True)
