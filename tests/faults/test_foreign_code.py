@@ -17,9 +17,8 @@ from lightning_modules.command_line.untrusted_configs import find_own_modules, r
 from lightning_modules.run.load import load_run
 from lightning_modules.sbn_module import SBNModule
 from releg.checkpoint_file import DIGEST
-from tests.lightning_modules.commands_helper import ENVIRONMENT, TINY, folder_of
+from tests.lightning_modules.commands_helper import ENVIRONMENT, SHORT, TINY, folder_of
 
-SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 PLAIN = "releg.estimators.likelihood_ratio.LikelihoodRatio"
 MODULE = """
 from pathlib import Path
@@ -31,18 +30,10 @@ class Foreign(LikelihoodRatio):
 LOOKING = [["test"], ["validate"], ["variance"], ["compare", "--output", "compared"]]
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run with the likelihood ratio."""
-    results = tmp_path_factory.mktemp("run")
-    assert cli.main(["fit", *TINY, *SHORT, "--model.estimator", PLAIN, "--results_dir", str(results)]) == 0
-    return folder_of(results)
-
-
 @pytest.fixture
-def folder(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder: a module, and a checkpoint."""
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
     (tmp_path / "foreign.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # found if it is looked for
@@ -112,7 +103,7 @@ def test_a_module_is_loaded_from_a_checkpoint_only_if_its_classes_are_shipped(pa
 
 
 @pytest.mark.long
-def test_a_file_of_the_current_folder_takes_no_packages_place(trained: Path, tmp_path: Path) -> None:
+def test_a_file_of_the_current_folder_takes_no_packages_place(tmp_path: Path) -> None:
     installed = "torch numpy yaml numba llvmlite tensorboard tqdm torchmetrics jsonargparse typing_extensions json csv"
     # libraries try these, installed or not
     tried = "argcomplete cffi colorama coverage mpi4py pandas scipy tensorflow torch_xla"

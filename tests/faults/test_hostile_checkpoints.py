@@ -9,19 +9,11 @@ import torch
 from lightning_modules import cli
 from lightning_modules.run.checkpoints import load_run_checkpoint
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import folder_of, trained
-
-SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
+from tests.lightning_modules.commands_helper import SHORT, folder_of
 
 
 def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:
     return commands_helper.fit(results, *SHORT, *arguments, estimator=estimator)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run."""
-    return trained(tmp_path_factory.mktemp("run"), *SHORT)
 
 
 class Payload:

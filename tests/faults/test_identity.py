@@ -7,20 +7,12 @@ import pytest
 
 from lightning_modules import cli
 from tests.lightning_modules import commands_helper
-from tests.lightning_modules.commands_helper import folder_of, trained
+from tests.lightning_modules.commands_helper import SHORT, folder_of
 from tests.lightning_modules.run_states import assert_identical, final_state, result
-
-SHORT = ["--trainer.max_steps", "6", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 
 
 def fit(results: Path, *arguments: str) -> list[str]:
     return commands_helper.fit(results, *SHORT, *arguments)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run."""
-    return trained(tmp_path_factory.mktemp("run"), *SHORT)
 
 
 def test_checkpoints_of_another_run_are_passed_over_or_refused(

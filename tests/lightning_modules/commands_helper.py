@@ -19,6 +19,7 @@ TINY = [  # a run of seconds: small layers, few steps, the real data
     *("--trainer.max_steps", "60", "--trainer.val_check_interval", "20", "--trainer.log_every_n_steps", "10"),
     *("--trainer.limit_val_batches", "2", "--trainer.limit_test_batches", "2"),
 ]
+SHORT = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "2", "--trainer.limit_test_batches", "1"]
 
 
 def fit(results: Path, *arguments: str, estimator: str = "likelihood_ratio") -> list[str]:

@@ -10,12 +10,12 @@ from lightning_modules.run.checkpoints import load_run_checkpoint
 from lightning_modules.run.load import load_run, load_trained
 from releg.sbn import SigmoidBeliefNet
 from releg.weights import save_model
-from tests.lightning_modules.commands_helper import trained
+from tests.lightning_modules.commands_helper import SHORT, trained
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("run"), "--trainer.max_steps", "4", "--trainer.limit_test_batches", "1")
+    return trained(tmp_path_factory.mktemp("run"), *SHORT)
 
 
 def test_module_data_and_step_are_those_of_the_checkpoint(run: Path) -> None:

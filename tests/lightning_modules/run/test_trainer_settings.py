@@ -107,13 +107,18 @@ def test_every_argument_of_the_trainer_is_known() -> None:
     assert set(REFUSED) < set(REFUSED_WORDS)
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> pl.Trainer:
+    return built(tmp_path_factory.mktemp("usual"))
+
+
 @pytest.mark.parametrize("name", ACT)
-def test_an_argument_acts(name: str, tmp_path: Path) -> None:
+def test_an_argument_acts(name: str, usual: pl.Trainer, tmp_path: Path) -> None:
     value, see = ACT[name]
     is_default = name in ("accelerator", "reload_dataloaders_every_n_epochs")  # here, or until training starts
-    assert is_default or not see(built(tmp_path / "without"))
+    assert is_default or not see(usual)
     more = ["--trainer.gradient_clip_val", "1"] if name == "gradient_clip_algorithm" else []
-    assert see(built(tmp_path / "with", *more, f"--trainer.{name}={value}"))
+    assert see(built(tmp_path, *more, f"--trainer.{name}={value}"))
 
 
 @pytest.mark.parametrize("name", REFUSED_WORDS)
