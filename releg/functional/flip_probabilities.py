@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from releg import bernoulli, categorical
-from releg.functional.variables import check_uniform
+from releg.functional.variables import Generator, check_uniform
 from releg.systematic_sampling import chosen, proportional
 
 
@@ -58,11 +58,7 @@ def even_probabilities(logits: Tensor, z: Tensor) -> Tensor:
 
 
 def choose(
-    logits: Tensor,
-    z: Tensor,
-    probabilities: Tensor | None,
-    choice: Tensor | None,
-    generator: torch.Generator | None,
+    logits: Tensor, z: Tensor, probabilities: Tensor | None, choice: Tensor | None, generator: Generator
 ) -> tuple[Tensor, Tensor]:
     """Which flips to simulate, (N, units, states), and by what to multiply their changes of f: the same shape, or one.
 

@@ -87,9 +87,7 @@ def check_flips(flips: int | None, most: int) -> None:
 # --- noise, samples, f
 
 
-def noise_for(
-    logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, samples: int | None = None
-) -> Tensor:
+def noise_for(logits: Tensor, noise: Noise, generator: Generator, samples: int | None = None) -> Tensor:
     """Uniform numbers (N, units), or (samples, N, units): the given ones, after a check, or new ones.
 
     The noise of the first of several samples may be given alone, (N, units): the rest is drawn.
@@ -103,9 +101,7 @@ def noise_for(
     return torch.cat([uniform_for(logits, noise, None, one)[None], rest])
 
 
-def uniform_for(
-    logits: Tensor, noise: Tensor | None, generator: torch.Generator | None, shape: tuple[int, ...]
-) -> Tensor:
+def uniform_for(logits: Tensor, noise: Noise, generator: Generator, shape: tuple[int, ...]) -> Tensor:
     """Uniform numbers of that shape: the given ones, after a check, or new ones."""
     if noise is None:
         return torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)
