@@ -29,8 +29,6 @@ trainer:
       init_args: {num_images: 3, samples_per_image: 4, steps: [0, 20]}
 """
 
-Recorded = dict[str, list[dict[str, Tensor]]]
-
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
