@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib import import_module
@@ -16,7 +17,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 import yaml
-from jsonargparse import Namespace
+from jsonargparse import DefaultHelpFormatter, Namespace
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from lightning_modules.binary_images import BinaryImages
@@ -59,10 +60,22 @@ OWN_COMMANDS = {
 SETTINGS = ("results_dir", "seed_everything", "model", "data", "trainer")  # what config.yaml keeps
 NO_OPTIONS = {"weights_only", "return_predictions"}  # always true: no code in a checkpoint is run
 USAGE = "usage: releg COMMAND [OPTIONS]; releg COMMAND --help explains the options\n"
-DESCRIPTION = (
-    "Settings come from configs/base.yaml, then from config files, of which later ones override earlier ones, and from "
-    "these options, which override both. --model.estimator.help NAME and --data.help NAME explain those of a class."
-)
+DESCRIPTION = """{examples}
+
+Settings come from configs/base.yaml, then from config files, of which later ones
+override earlier ones, and from these options, which override both.
+--model.estimator.help NAME and --data.help NAME explain the settings of a class."""
+EXAMPLES = {
+    "fit": """releg fit --config architecture/sbn_200_200.yaml --config estimator/likelihood_ratio.yaml
+releg fit --config architecture/sbn_200_200.yaml --config estimator/arm.yaml --trainer.max_steps 5000""",
+    "validate": "releg validate --ckpt results/runs/200-200/arm/seed0/best.ckpt",
+    "test": "releg test --ckpt results/runs/200-200/arm/seed0/best.ckpt",
+    "predict": "releg predict --ckpt results/runs/200-200/arm/seed0/best.ckpt --output reconstructions.npy",
+}
+
+
+class Help(RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """jsonargparse's --help, with the examples as they are written."""
 
 
 class RelegCLI(LightningCLI):
@@ -93,13 +106,9 @@ class RelegCLI(LightningCLI):
                 auto_configure_optimizers=False,  # the module's configure_optimizers spares biases from weight decay
                 parser_kwargs={
                     "prog": "releg",
+                    "formatter_class": Help,
                     "exit_on_error": False,
-                    command: {
-                        "usage": f"releg {command} [OPTIONS]",
-                        "description": DESCRIPTION,
-                        "exit_on_error": False,
-                        "default_config_files": [str(BASE)],
-                    },
+                    command: _parser_kwargs(command),
                 },
                 args=[command, *arguments],
             )
@@ -115,15 +124,22 @@ class RelegCLI(LightningCLI):
         parser.add_argument("--results_dir", type=str, default="results", help="Folder that holds runs/.")
         parser.add_argument("--seed_everything", type=int, default=0, help="Seed of weights, noise and images' order.")
 
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Model and data before the Trainer."""
+        parser.add_lightning_class_args(SBNModule, "model")
+        parser.add_lightning_class_args(BinaryImages, "data", subclass_mode=True)
+        parser.add_lightning_class_args(pl.Trainer, "trainer")
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Which settings are one, and what is asked before a checkpoint is used."""
         set_defaults(parser)
         parser.link_arguments("seed_everything", "model.seed")
         parser.link_arguments("seed_everything", "data.init_args.seed")
         parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
-        if self.command != "fit":
+        command = str(parser.usage).split()[1]
+        if command != "fit":
             parser.add_argument("--trust", action="store_true", help=TRUST_HELP)
-        if self.command == "predict":
+        if command == "predict":
             parser.add_argument(
                 "--output", type=str, default="reconstructions.npy", help="File for the means of pixels."
             )
@@ -259,6 +275,15 @@ class RelegCLI(LightningCLI):
         with replacing(output) as file:
             np.save(file, torch.cat(self.trainer.predict_loop.predictions).cpu().numpy())
         say(f"written to {output}")
+
+
+def _parser_kwargs(command: str) -> dict[str, Any]:
+    return {
+        "usage": f"releg {command} [OPTIONS]",
+        "description": DESCRIPTION.format(examples=EXAMPLES[command]),
+        "exit_on_error": False,
+        "default_config_files": [str(BASE)],
+    }
 
 
 def _find_files(words: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from releg.sbn import SigmoidBeliefNet
 
 DIGEST = "sha256"  # key of the metadata: a digest of everything else
 PREFIX = "model."  # of the net's weights in a checkpoint of Lightning
+PUBLISHED = Path("results", "weights")  # in a clone
 
 
 def save_model(path: str | Path, model: SigmoidBeliefNet, metadata: Mapping[str, str] | None = None) -> None:
@@ -28,14 +29,34 @@ def save_model(path: str | Path, model: SigmoidBeliefNet, metadata: Mapping[str,
 
 
 def load(path: str | Path) -> SigmoidBeliefNet:
-    """The net in a .safetensors file, or in a run's checkpoint, on the CPU. No code is run."""
-    path = Path(path)
+    """The net in a .safetensors file, in a run's checkpoint, or of published weights, on the CPU. No code is run.
+
+    Args:
+        path: a file, or the name of published weights such as 200-200/crn: those in results/weights of the current
+            folder or, where the package is used from a clone, of this clone.
+    """
+    path = _find(Path(path))
     if path.suffix == ".safetensors":
         return _model_of(load_weights(path)[0], path)
     state = checkpoint_file.read(path).get("state_dict")
     if not isinstance(state, dict):
         raise ValueError(f"{path} holds no state_dict, expected a checkpoint written by releg fit; use its best.ckpt")
     return _model_of({k.removeprefix(PREFIX): v for k, v in state.items() if str(k).startswith(PREFIX)}, path)
+
+
+def _find(path: Path) -> Path:
+    """The file itself, or that of published weights."""
+    if path.is_file() or path.suffix:
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}, expected a .safetensors file or a run's best.ckpt")
+        return path
+    for folder in (Path(), Path(__file__).parents[1]):
+        if (published := (folder / PUBLISHED / path).with_suffix(".safetensors")).is_file():
+            return published
+    raise FileNotFoundError(
+        f"there are no published weights '{path}' here, expected {PUBLISHED}/{path}.safetensors; they are part of the "
+        "repository: clone it and call load in its folder, or give the path of a file"
+    )
 
 
 def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -86,6 +86,15 @@ def test_the_lines_of_the_page_work_in_any_folder(installed: Installed) -> None:
     assert version != "unknown"
 
 
+def test_published_weights_are_found_or_it_is_said_where_they_are(installed: Installed) -> None:
+    call = "import releg; print(releg.load('200-200/crn').layers)"
+    done = installed("python", "-c", call)
+    assert "they are part of the repository: clone it and call load in its folder" in done.stderr
+    (installed.home / "results").symlink_to(ROOT / "results")
+    assert installed("python", "-c", call).stdout == "[200, 200]\n"
+    (installed.home / "results").unlink()
+
+
 def test_fit_looks_for_data_in_the_user_s_folder_and_names_the_option(installed: Installed) -> None:
     words = ["fit", *("--config", "estimator/disarm.yaml"), *("--model.layers", "[4]"), "--trainer.fast_dev_run=true"]
     done = installed("releg", *words)

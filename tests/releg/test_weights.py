@@ -135,7 +135,7 @@ class Code:
 
 
 def test_foreign_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*none.ckpt, expected a file"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*none.ckpt, expected a .safetensors file or"):
         weights.load(tmp_path / "none.ckpt")
     (tmp_path / "text.ckpt").write_text("hello")
     torch.save({"state_dict": Code()}, tmp_path / "code.ckpt")
@@ -196,6 +196,18 @@ def test_weights_that_no_net_can_have_are_refused_by_both_loaders(value: Tensor,
             load(tmp_path / "best.ckpt")
 
 
+def test_published_weights_are_found_by_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_clone = weights.load("200-200/crn")
+    assert in_clone.architecture == "200-200"
+    monkeypatch.chdir(tmp_path)
+    assert weights.load("200-200/crn").layers == in_clone.layers
+    (tmp_path / "results/weights/3-4").mkdir(parents=True)
+    weights.save_model("results/weights/3-4/crn.safetensors", random_model(5, [4, 3]))
+    assert weights.load("3-4/crn").layers == [4, 3]
+    with pytest.raises(FileNotFoundError, match="there are no published weights '3-4/lr' here, expected"):
+        weights.load("3-4/lr")
+
+
 # --- what one does with them ----------------------------------------------------------------------------------------
 
 
@@ -219,9 +231,9 @@ def test_bounds_draw_their_own_noise_or_take_what_is_given() -> None:
     model, x = random_model(6, [4, 3]), random_x(5, 6)
     drawn = bounds.log_weights(model, x, 3, torch.Generator().manual_seed(2))
     assert torch.equal(bounds.elbo(model, x, 3, torch.Generator().manual_seed(2)), drawn.mean(1))
-    assert torch.equal(
-        bounds.multi_sample(model, x, 3, torch.Generator().manual_seed(2)), bounds.log_mean_weight(drawn)
-    )
+    assert torch.equal(bounds.multi_sample(model, x, 3, torch.Generator().manual_seed(2)), bounds.multi_sample(drawn))
     noise = [torch.rand(3, 5, size, dtype=torch.float64) for size in (4, 3)]
     by_hand = [bounds.log_weights(model, x, 1, noise=[u[k : k + 1] for u in noise]) for k in range(3)]
     torch.testing.assert_close(bounds.elbo(model, x, samples=3, noise=noise), torch.cat(by_hand, 1).mean(1))
+    with pytest.raises(TypeError, match="x is missing, expected the images"):
+        bounds.elbo(model)
