@@ -47,39 +47,17 @@ def test_an_estimator_of_the_current_folder_can_be_named(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
 
 
-def test_help_from_any_folder_begins_with_the_projects_own_settings(
+def test_help_from_any_folder_begins_with_two_examples_and_the_projects_own_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-<<<<<<< HEAD
     assert cli.main(["fit", "--help"]) == 0
     explained = capsys.readouterr().out
-    assert explained.startswith("usage: releg fit [OPTIONS]\n")
-    parts = ["--results_dir", "--trainer.max_steps MAX_STEPS", "units per layer, shallow first", "--data.help [CLASS"]
-    assert sorted(parts, key=explained.index) == parts, "our own settings first"
-=======
-    assert cli.main(arguments) == 2
-    complaint = [line for line in capsys.readouterr().err.splitlines() if line.startswith("releg:")]
-    assert len(complaint) == 1
-    assert words in complaint[0]
-
-
-def test_an_unknown_key_in_a_config_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "typo.yaml"
-    config.write_text("model: {learning_rat: 0.1}\n")
-    assert cli.main(fit(tmp_path, "--config", str(config))) == 2
-    assert "learning_rat" in capsys.readouterr().err
-
-
-def test_help_from_any_folder_begins_with_two_examples_and_the_projects_own_settings(tmp_path: Path) -> None:
-    explained = releg("fit", "--help", cwd=tmp_path)
-    assert explained.returncode == 0
-    usage, _, *examples = explained.stdout.splitlines()
+    usage, _, *examples = explained.splitlines()
     assert usage == "usage: releg fit [OPTIONS]"
     assert [line[:19] for line in examples[:2]] == ["releg fit --config "] * 2
     parts = ["--results_dir", "units per layer, shallow first", "--data.help [CLASS", "--trainer.max_steps MAX_STEPS"]
-    assert sorted(parts, key=explained.stdout.index) == parts, "our own settings first"
->>>>>>> parent of 3473bfa (releg --help: without examples, which the README has, and in Lightning's own order)
+    assert sorted(parts, key=explained.index) == parts, "our own settings first"
 
 
 @pytest.mark.parametrize("option", ["--weights_only", "--return_predictions"])
