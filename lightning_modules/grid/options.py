@@ -58,7 +58,7 @@ def _parser() -> Parser:
         "--budget",
         default=DEFAULT_BUDGET,
         metavar="BUDGET",
-        help="steps per run and learning rate: quick (the default), 40,000 to 80,000 steps, with a rate for either "
+        help="steps per run and learning rate: quick (the default), 50,000 to 80,000 steps, with a rate for either "
         "estimator; standard 200,000 (the published table); converged 1,000,000; smoke 200 (does everything work?); "
         "paper 2,000,000 at its constant rate; or a YAML file like those in lightning_modules/configs/budget",
     )
