@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ def _seconds_per_step(module: SBNModule, data: BinaryImages, device: torch.devic
         module.model.prior_logits.sum().item()  # waits for the device
 
     train(2 * steps // 3)  # the first may compile, and the next ones are slower than most
-    return _seconds(lambda: train(steps // 3)) / (steps // 3)
+    # the median, since one of the others may still wait for something that compiles
+    return statistics.median(_seconds(lambda: train(1)) for _ in range(steps // 3))
 
 
 def _seconds_per_sample(module: SBNModule, x: Tensor) -> float:

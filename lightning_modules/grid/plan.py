@@ -49,7 +49,8 @@ class RunStatus:
 def cells(only: tuple[str, str] | None) -> list[tuple[str, str]]:
     """The cells of the table that a command is about: all of the paper's, or those that --only names."""
     nets = ARCHITECTURES if only is None else only[:1]
-    estimators = [only[1]] if only is not None and only[1] else ESTIMATORS
+    # CRN first, whose runs are longer: the last of several at a time would go on alone
+    estimators = [only[1]] if only is not None and only[1] else [*reversed(ESTIMATORS)]
     return [(architecture, estimator) for architecture in nets for estimator in estimators]
 
 
