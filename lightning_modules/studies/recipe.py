@@ -23,7 +23,7 @@ from releg.report.recipe import write_recipe
 
 RATES = {"lr": (0.003, 0.005), "crn": (0.005, 0.01)}
 WARMUPS = (10_000, 2_000)  # deep nets lose units for good in the first steps, the fewer the slower the rate rises
-STEPS = {"200-200": 50_000, "200-200-200": 60_000, "200-200-200-200": 80_000, "32-64-128-256": 70_000}
+STEPS = {"200-200": 50_000, "200-200-200": 60_000, "200-200-200-200": 80_000, "32-64-128-256": 65_000}
 SHAPE = "hold_then_linear"
 VALIDATIONS = 20  # of a run
 
