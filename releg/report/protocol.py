@@ -16,7 +16,7 @@ Curve = dict[str, Any]
 LAST = 5_000  # steps whose mean is the training bound at the end
 TITLE = "The protocol of later papers"
 CAPTION = f"""SBN(200-200-200) with `protocol/rodeo.yaml`: Adam at 0.001, batches of 100, a fixed uniform prior, bits
-redrawn at every access, seed 0. Negative bounds in nats, lower is better. Training: the mean over the batches of the
+redrawn at every access, seed 0. Negative elbos in nats, lower is better. Training: the mean over the batches of the
 last {LAST:,} steps, of which one in a hundred is logged, and over the paths that an estimator simulates. Validation and
 test: of the best validation. Sibling RODEO and sibling RLOO, as published, and DisARM simulate one path per image, and
 a second sample from each layer on; RLOO and RODEO two independent paths; CRN one path, with all flips. The papers train

@@ -29,18 +29,18 @@ LOOKS = [(colour, style) for style in ("-", "--", ":") for colour in ("0.1", "#8
 
 CAPTION = """# Which estimator gets there first
 
-Negative bounds in nats per image (lower is better). Every estimator trains for {steps} steps on one thread, with each
+Negative elbos in nats per image (lower is better). Every estimator trains for {steps} steps on one thread, with each
 of the peak rates {rates}, held for half of the steps after the same warm-up, then falling to zero in a
-straight line. The best validation bound with seed {choosing} chooses the rate; the numbers are means ± standard
-deviations over the seeds {seeds} at that rate. The lowest bound after equal steps comes first.
+straight line. The best validation elbo with seed {choosing} chooses the rate; the numbers are means ± standard
+deviations over the seeds {seeds} at that rate. The lowest one after equal steps comes first.
 
-- after equal minutes: the bound at the time that LR needs for its steps, by each run's own clock of its training steps,
+- after equal minutes: at the time that LR needs for its steps, by each run's own clock of its training steps,
   linear between validations: a slow estimator is seen there before its rate has fallen. A run that ended earlier shows
-  its last bound, marked with *
-- minutes to: a validation bound; "2 of 3" if only so many seeds reach it, – if none does
+  its last value, marked with *
+- minutes to: a validation elbo; "2 of 3" if only so many seeds reach it, – if none does
 - runs: finished ones of the {runs} that choose the rate and count. Without all of them, the row is not final
 
-![validation bound against minutes](race.png)
+![validation elbo against minutes](race.png)
 
 Means over seeds, at most {curves} curves per net. Dashed and dotted lines only tell curves apart.
 """
@@ -119,7 +119,7 @@ def _section(net: str, racers: Sequence[Racer]) -> list[str]:
         Column[Racer]("runs", lambda racer: f"{len(racer.runs)} of {len(RATES) + len(SEEDS)}"),
     ]
     trials = [Column[Racer]("estimator", lambda racer: racer.title, is_text=True), *map(_trial_column, RATES)]
-    choice = f"Validation bounds with seed {CHOOSING_SEED}, by peak rate:"
+    choice = f"Validation elbos with seed {CHOOSING_SEED}, by peak rate:"
     return [f"## SBN({net})", markdown(columns, racers), choice, markdown(trials, racers)]
 
 
@@ -183,7 +183,7 @@ def draw(nets: dict[str, list[Racer]]) -> Figure:
         panel.set_title(f"SBN({net})", loc="left", fontsize=8)
         _draw_panel(panel, shown(racers))
     figure.supxlabel("minutes of training", fontsize=8)
-    figure.supylabel("validation bound (nats)", fontsize=8)
+    figure.supylabel("validation elbo (nats)", fontsize=8)
     return figure
 
 
