@@ -127,5 +127,5 @@ def test_a_budget_file_that_cannot_be_read_is_told_in_one_sentence(
     (tmp_path / "bad.yaml").write_text(text)
     assert main(["--budget", str(tmp_path / "bad.yaml"), "--results", str(tmp_path / "results")]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert err[-1].startswith("reproduce.sh: the settings of SBN(200-200) lr seed 0 cannot be read: ")
+    assert err[-1].startswith("reproduce.sh: the settings of SBN(200-200) crn seed 0 cannot be read: ")
     assert len(err) == 2  # "preparing ..." is the other

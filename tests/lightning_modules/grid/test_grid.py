@@ -66,11 +66,11 @@ def test_runs_are_made_in_the_order_of_the_table_which_is_written_after_each(
     with pytest.raises(KeyboardInterrupt):
         reproduce(grid_of(results))
     nets = ("200-200", "200-200-200", "200-200-200-200", "32-64-128-256")
-    assert made == [f"SBN({net}) {name} seed 0" for net in nets for name in ("lr", "crn")]
+    assert made == [f"SBN({net}) {name} seed 0" for net in nets for name in ("crn", "lr")]
     assert shown == [1, 2]
     missing = read_missing(results)
-    assert missing["SBN(200-200) lr seed 0"] == "the disk is full"
-    assert missing["SBN(32-64-128-256) crn seed 0"] == "not trained yet"
+    assert missing["SBN(200-200) crn seed 0"] == "the disk is full"
+    assert missing["SBN(32-64-128-256) lr seed 0"] == "not trained yet"
 
 
 def test_it_ends_with_its_table_beside_the_papers_and_the_published_one_and_nothing_else(
